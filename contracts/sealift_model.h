@@ -105,22 +105,22 @@ typedef struct sealift_kernel_spec {
 
 typedef void (*sealift_task_fn)(void *arg, int64_t begin, int64_t end, int32_t worker);
 
-struct sealift_run;
+struct sealift_frame;
 
 typedef struct sealift_host {
   uint32_t abi_version, struct_bytes;
   /* Calls fn over [0, count) split into contiguous ranges, at most one at a time per worker, and returns when all are done.
-   * `worker` is in [0, run->num_workers). Ranges are multiples of `grain` but for the last. */
-  void (*parallel_for)(struct sealift_run *run, int64_t count, int64_t grain, sealift_task_fn fn, void *arg);
-  /* Called when run->countdown reaches 0 at a kernel's start: rearms the countdown. The interval of a parallel kernel is from its start
+   * `worker` is in [0, frame->num_workers). Ranges are multiples of `grain` but for the last. */
+  void (*parallel_for)(struct sealift_frame *frame, int64_t count, int64_t grain, sealift_task_fn fn, void *arg);
+  /* Called when frame->countdown reaches 0 at a kernel's start: rearms the countdown. The interval of a parallel kernel is from its start
    * to its last thread's end. Returns a token given to record_end; 0 means "not recorded". */
-  uint64_t (*record_begin)(struct sealift_run *run, int32_t kernel_id);
-  void (*record_end)(struct sealift_run *run, int32_t kernel_id, uint64_t token);
+  uint64_t (*record_begin)(struct sealift_frame *frame, int32_t kernel_id);
+  void (*record_end)(struct sealift_frame *frame, int32_t kernel_id, uint64_t token);
 } sealift_host;
 
 /* ---- one run ------------------------------------------------------------------------------------------------------------- */
 
-typedef struct sealift_run {
+typedef struct sealift_frame {
   const sealift_host *host;
   void *host_context;               /* the host's own */
   int64_t *sizes;                   /* [num_sizes] */
@@ -137,7 +137,7 @@ typedef struct sealift_run {
   int32_t error;                    /* set by kernels, atomically: one of sealift_run_error */
   int32_t reserved;
   int64_t error_value, error_bound; /* e.g. the index and the size it exceeded */
-} sealift_run;
+} sealift_frame;
 
 typedef enum sealift_run_error {
   SEALIFT_RUN_OK = 0,
@@ -165,8 +165,8 @@ typedef struct sealift_model_api {
   uint32_t isa_mask;                /* bit i: built for sealift_isa i */
   /* Fills sizes[num_symbols..num_sizes) from the symbols. Pure integer arithmetic. */
   void (*compute_sizes)(int64_t *sizes);
-  /* run[isa]: the whole model; NULL where not built. Returns 0, or -1 with run->error set. */
-  int32_t (*run[SEALIFT_ISA_COUNT])(sealift_run *run);
+  /* run[isa]: the whole model; NULL where not built. Returns 0, or -1 with frame->error set. */
+  int32_t (*run[SEALIFT_ISA_COUNT])(sealift_frame *frame);
 } sealift_model_api;
 
 /* The only symbol a host needs. NULL if the library cannot serve `abi_version`. */

@@ -1,4 +1,3 @@
-#if !defined(TORCH_STABLE_ONLY) && !defined(TORCH_TARGET_VERSION)
 /*!
  *  Copyright (c) 2017 -  by Contributors
  * \file dlpack.h
@@ -641,6 +640,3 @@ typedef struct DLPackExchangeAPI {
 #endif
 #endif  // DLPACK_DLPACK_H_
 
-#else
-#error "This file should not be included when either TORCH_STABLE_ONLY or TORCH_TARGET_VERSION is defined."
-#endif  // !defined(TORCH_STABLE_ONLY) && !defined(TORCH_TARGET_VERSION)
