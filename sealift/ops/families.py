@@ -1,0 +1,86 @@
+"""The kernel families: what each takes, and its naive definition in NumPy, the meaning that kernels and passes are held to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Family:
+    """`roles`: operand names, optional ones with a trailing '?'. `naive(operands, attrs)` gives the outputs."""
+
+    name: str
+    roles: tuple[str, ...]
+    naive: Callable[[Mapping[str, Array], Mapping[str, Any]], tuple[Array, ...]]
+
+
+def _activate(x: Array, name: str) -> Array:
+    with np.errstate(all="ignore"):
+        match name:
+            case "none":
+                return x
+            case "relu":
+                return np.where(x < 0, np.zeros_like(x), x)
+            case "sigmoid":
+                return 1 / (1 + np.exp(-x))
+            case "silu":
+                return x / (1 + np.exp(-x))
+            case "tanh":
+                return np.tanh(x)
+            case "gelu":
+                erf = np.vectorize(__import__("math").erf, otypes=[x.dtype])
+                return x * 0.5 * (1 + erf(x * np.sqrt(0.5).astype(x.dtype)))
+            case "gelu_tanh":
+                return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + np.asarray(0.044715, x.dtype) * x**3)))
+    raise ValueError(f"unknown activation {name!r}")
+
+
+def _gemm(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Array, ...]:
+    """out[..., m, n] = post(act(sum_k a[..., m, k] * b + bias[n]) + residual[..., m, n]), b[..., k, n], or b[n, k] with transpose_b."""
+    a, b = operands["a"], operands["b"]
+    with np.errstate(all="ignore"):
+        out = np.matmul(a, np.swapaxes(b, -1, -2) if attrs.get("transpose_b") else b)
+        if "bias" in operands:
+            out = out + operands["bias"]
+        out = _activate(out, attrs.get("activation", "none"))
+        if "residual" in operands:
+            out = out + operands["residual"]
+        return (_activate(out, attrs.get("post_activation", "none")).astype(a.dtype),)
+
+
+def _attention(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Array, ...]:
+    """softmax(q k^T * scale + mask) v over [b, h, s, d] x [b, h_kv, t, d]; causal: key j <= query i; h_kv divides h."""
+    q, k, v = (operands[r] for r in ("q", "k", "v"))
+    groups = q.shape[1] // max(k.shape[1], 1)
+    k, v = np.repeat(k, groups, axis=1), np.repeat(v, groups, axis=1)
+    with np.errstate(all="ignore"):
+        scores = np.matmul(q, np.swapaxes(k, -1, -2)) * attrs["scale"]
+        if attrs.get("causal"):
+            scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+        if "mask" in operands:
+            mask = operands["mask"]
+            scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+        top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+        weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
+        total = weights.sum(axis=-1, keepdims=True)
+        weights = np.where(total == 0, 0, weights / total)
+        return (np.matmul(weights, v).astype(q.dtype),)
+
+
+FAMILIES: Mapping[str, Family] = MappingProxyType(
+    {
+        f.name: f
+        for f in (
+            Family("gemm", ("a", "b", "bias?", "residual?"), _gemm),
+            Family("attention", ("q", "k", "v", "mask?"), _attention),
+        )
+    }
+)
