@@ -18,7 +18,7 @@ from typing import Any
 from sealift.ir.dim import Dim, dim
 from sealift.ir.dtype import DType, result_type
 from sealift.ir.loop import expr as ex
-from sealift.ir.loop.expr import Buffer, Expr, Index
+from sealift.ir.loop.expr import Bound, Buffer, Expr, Index
 from sealift.ir.loop.prim import ArgCombine, Combine, Prim
 from sealift.ir.loop.types import Axis, Call, Map, Operand, Reduce, Scan, Stage
 
@@ -171,6 +171,19 @@ def broadcast_index(index: Sequence[IndexEntry], shape: Sequence[Dim]) -> tuple[
     """The index into a tensor of `shape` for an index into what it was broadcast to."""
     tail = index[len(index) - len(shape) :]
     return tuple(dim(0) if d == dim(1) else i for i, d in zip(tail, shape))
+
+
+def guarded(value: Expr, bounds: Sequence[Bound], other: Number) -> Expr:
+    """`value` where every bound holds, else `other`; loads inside `value` do not touch memory where one fails."""
+    limits = tuple(bounds)
+
+    def guard(e: Expr) -> Expr:
+        rebuilt = ex.rebuild(e, guard)
+        return ex.Load(rebuilt.buffer, rebuilt.index, rebuilt.guard + limits, rebuilt.other) if isinstance(rebuilt, ex.Load) else rebuilt
+
+    if isinstance(value, ex.Load) and not value.guard and not value.children:
+        return ex.Load(value.buffer, value.index, limits, other)
+    return ex.apply(Prim.SELECT, ex.Inside(limits), guard(value), ex.const(other, value.dtype))
 
 
 def as_entry(i: IndexEntry) -> Expr:
