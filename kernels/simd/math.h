@@ -1,0 +1,4 @@
+// Elementary functions on vectors.
+#pragma once
+
+#include "vec.h"
