@@ -178,12 +178,11 @@ def guarded(value: Expr, bounds: Sequence[Bound], other: Number) -> Expr:
     limits = tuple(bounds)
 
     def guard(e: Expr) -> Expr:
-        rebuilt = ex.rebuild(e, guard)
-        return ex.Load(rebuilt.buffer, rebuilt.index, rebuilt.guard + limits, rebuilt.other) if isinstance(rebuilt, ex.Load) else rebuilt
+        return ex.Load(e.buffer, e.index, e.guard + limits, e.other) if isinstance(e, ex.Load) else e
 
     if isinstance(value, ex.Load) and not value.guard and not value.children:
         return ex.Load(value.buffer, value.index, limits, other)
-    return ex.apply(Prim.SELECT, ex.Inside(limits), guard(value), ex.const(other, value.dtype))
+    return ex.apply(Prim.SELECT, ex.Inside(limits), ex.rewrite(value, guard), ex.const(other, value.dtype))
 
 
 def as_entry(i: IndexEntry) -> Expr:

@@ -214,22 +214,36 @@ def rebuild(e: Expr, fn: Callable[[Expr], Expr]) -> Expr:
     return e
 
 
-def substitute(e: Expr, mapping: Mapping[Sym, Dim]) -> Expr:
+def rewrite(root: Expr, fn: Callable[[Expr], Expr]) -> Expr:
+    """fn applied to every node, children first. A subtree shared by several parents is rewritten once and stays shared."""
+    done: dict[int, Expr] = {}
+
+    def visit(e: Expr) -> Expr:
+        if id(e) not in done:
+            done[id(e)] = fn(rebuild(e, visit))
+        return done[id(e)]
+
+    return visit(root)
+
+
+def substitute(root: Expr, mapping: Mapping[Sym, Dim]) -> Expr:
     """Replaces axis symbols in every index of the tree."""
-    if not mapping:
+
+    def replace_axes(e: Expr) -> Expr:
+        match e:
+            case Index():
+                value = e.value.substitute(mapping)
+                return e if value is e.value else replace(e, value=value)
+            case Inside():
+                return Inside(tuple(b.substitute(mapping) for b in e.bounds))
+            case Load():
+                index = tuple(i if isinstance(i, Expr) else i.substitute(mapping) for i in e.index)
+                return Load(e.buffer, index, tuple(b.substitute(mapping) for b in e.guard), e.other)
+            case CheckIndex():
+                return CheckIndex(e.value, e.size.substitute(mapping), e.dtype)
         return e
-    match e:
-        case Index():
-            value = e.value.substitute(mapping)
-            return e if value is e.value else replace(e, value=value)
-        case Inside():
-            return Inside(tuple(b.substitute(mapping) for b in e.bounds))
-        case Load():
-            index = tuple(substitute(i, mapping) if isinstance(i, Expr) else i.substitute(mapping) for i in e.index)
-            return Load(e.buffer, index, tuple(b.substitute(mapping) for b in e.guard), e.other)
-        case CheckIndex():
-            return CheckIndex(substitute(e.value, mapping), e.size.substitute(mapping), e.dtype)
-    return rebuild(e, lambda child: substitute(child, mapping))
+
+    return rewrite(root, replace_axes) if mapping else root
 
 
 def loads(e: Expr) -> list[Load]:

@@ -124,7 +124,7 @@ class Loops:
     name: str
     sizes: tuple[Sym, ...]
     inputs: tuple[Buffer, ...]
-    outputs: tuple[Buffer, ...]  # kind output, or an input / weight / state returned as it is
+    outputs: tuple[Buffer | None, ...]  # kind output, or an input returned as it is; None where the model returns None
     buffers: tuple[Buffer, ...]  # all others: weights, states, temps, rows
     kernels: tuple[Kernel, ...]
     state_updates: tuple[tuple[Buffer, Buffer], ...] = ()  # (state, its new value): taken over when the run ends

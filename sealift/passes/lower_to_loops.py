@@ -1,0 +1,118 @@
+"""Graph -> Loops: every node becomes a kernel of its own, by its row's definition. Fusion comes later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sealift.diag.errors import CompileError, InternalError
+from sealift.ir.graph.types import Graph, Node, Value
+from sealift.ir.loop.expr import Buffer, Load
+from sealift.ir.loop.types import Axis, Kernel, Loops, Map, Stage
+from sealift.ir.loop.rewrite import replace_buffers
+from sealift.ops.lang import Builder, Tensor, whole
+
+
+def lower_to_loops(graph: Graph) -> Loops:
+    """%y = aten.relu(%x)   ==>   kernel y: for i0, i1: y[i0, i1] = select(x[i0, i1] < 0, 0, x[i0, i1])
+
+    Outputs that are inputs stay aliases; an output that is a constant, a state or another output gets a copy of its own.
+    """
+    lowering = _Lowering({}, [], [])
+    for v in graph.inputs:
+        lowering.declare(v, "input")
+    for c in graph.constants:
+        lowering.declare(c.value, "weight")
+    for s in graph.states:
+        lowering.declare(s.value, "state")
+    wanted = {v.name for v in graph.outputs if v is not None}
+    given = {v.name for v in (*graph.inputs, *(c.value for c in graph.constants), *(s.value for s in graph.states))}
+    for node in graph.nodes:
+        lowering.lower_node(node, wanted - given)
+    outputs = _outputs(graph, lowering, given)
+    updates = tuple((lowering.buffers[s.value.name], lowering.buffers[s.update.name]) for s in graph.states)
+    for state, new in updates:
+        lowering.kernels.append(_copy_kernel(new, state, f"keep_{state.name}"))
+    inputs = tuple(lowering.buffers[v.name] for v in graph.inputs)
+    kept = {b.name for b in (*inputs, *(o for o in outputs if o is not None))}
+    others = [b for b in (*lowering.buffers.values(), *lowering.extra) if b.name not in kept]
+    return Loops(graph.name, graph.sizes, inputs, outputs, tuple(dict.fromkeys(others)), tuple(lowering.kernels), updates)
+
+
+def _outputs(graph: Graph, lowering: _Lowering, given: set[str]) -> tuple[Buffer | None, ...]:
+    outputs: list[Buffer | None] = []
+    used: set[str] = set()
+    input_names = {v.name for v in graph.inputs}
+    for position, v in enumerate(graph.outputs):
+        if v is None:
+            outputs.append(None)
+            continue
+        source = lowering.buffers[v.name]
+        if v.name in input_names or (v.name not in given and v.name not in used):
+            outputs.append(source)
+            used.add(v.name)
+            continue
+        copy = Buffer(f"{v.name}_out{position}", v.type.dtype, v.type.shape, "output", v.type.order)
+        lowering.kernels.append(_copy_kernel(source, copy, copy.name))
+        outputs.append(copy)
+    return tuple(outputs)
+
+
+def _copy_kernel(source: Buffer, target: Buffer, name: str) -> Kernel:
+    axes = tuple(Axis(f"i{k}", d) for k, d in enumerate(target.shape))
+    index = tuple(a.dim for a in axes)
+    return Kernel(name, (Map(target, axes, index, Load(source, index)),))
+
+
+@dataclass
+class _Lowering:
+    buffers: dict[str, Buffer]  # by value name
+    extra: list[Buffer]  # temporaries inside nodes
+    kernels: list[Kernel]
+
+    def declare(self, v: Value, kind: str) -> Buffer:
+        b = Buffer(v.name, v.type.dtype, v.type.shape, kind, v.type.order)
+        self.buffers[v.name] = b
+        return b
+
+    def tensor_args(self, arg: Any) -> Any:
+        if isinstance(arg, Value):
+            return whole(self.buffers[arg.name])
+        if isinstance(arg, tuple):
+            return tuple(self.tensor_args(a) for a in arg)
+        return arg
+
+    def lower_node(self, node: Node, wanted: set[str]) -> None:
+        builder = Builder(node.outputs[0].name if node.outputs else node.op.name)
+        try:
+            result = node.op.lower(builder, **{name: self.tensor_args(a) for name, a in node.args})
+        except (NotImplementedError, IndexError) as reason:
+            raise CompileError(
+                f"{node.op.name} cannot be compiled with these arguments: {reason}", code="E-OP-002", loc=node.loc, node=_node_text(node)
+            ) from reason
+        results: tuple[Tensor, ...] = (result,) if isinstance(result, Tensor) else tuple(result)
+        if len(results) != len(node.outputs):
+            raise InternalError(f"{node.op.name} gave {len(results)} results for {len(node.outputs)} outputs")
+        own = {b.name for b in builder.buffers}
+        renamed: dict[str, Buffer] = {}
+        stages: list[Stage] = list(builder.stages)
+        for v, t in zip(node.outputs, results):
+            if t.dtype is not v.type.dtype or len(t.shape) != len(v.type.shape):
+                raise InternalError(f"{node.op.name}: the row gives {t.dtype}{list(map(str, t.shape))}, eager {v.type}")
+            out = self.declare(v, "output" if v.name in wanted else "temp")
+            if t.buffer is not None and t.buffer.name in own and t.buffer.name not in renamed:
+                renamed[t.buffer.name] = out
+                continue
+            axes = builder.axes(out.shape)
+            index = tuple(a.dim for a in axes)
+            stages.append(Map(out, axes, index, t.at(index)))
+        self.extra += [b for b in builder.buffers if b.name not in renamed]
+        stages = [replace_buffers(s, renamed) for s in stages]
+        for position, stage in enumerate(stages):
+            name = node.outputs[0].name if position == len(stages) - 1 else f"{node.outputs[0].name}_{position}"
+            self.kernels.append(Kernel(name, (stage,), 0, (node.op.name,), node.loc))
+
+
+def _node_text(node: Node) -> str:
+    outs = ", ".join(f"{v}: {v.type}" for v in node.outputs)
+    return f"{outs} = {node.op.name}({', '.join(f'{n}={a}' for n, a in node.args)})"
