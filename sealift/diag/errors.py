@@ -1,4 +1,4 @@
-"""The two kinds of failure: the user can act on a CompileError; an InternalError is our bug."""
+"""The kinds of failure: the user can act on a CompileError, an InputError or a RunError; an InternalError is our bug."""
 
 from __future__ import annotations
 
@@ -36,3 +36,27 @@ class InternalError(SealiftError):
     """An invariant of sealift's own does not hold; the message says which and how to report it."""
 
     code = "E-INTERNAL-001"
+
+
+class InputError(SealiftError):
+    """What a caller gave does not fit what the model declares."""
+
+    code = "E-INPUT-001"
+
+
+class RunError(SealiftError):
+    """The data led a run to where eager raises, too. The codes are contracts/sealift.h's."""
+
+    code = "E-RUN-002"
+
+
+class IndexOutOfRange(RunError, IndexError):
+    """An index out of range inside the model."""
+
+    code = "E-RUN-001"
+
+
+class DivisionByZero(RunError, ZeroDivisionError):
+    """An integer division by zero."""
+
+    code = "E-RUN-003"

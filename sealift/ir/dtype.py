@@ -104,9 +104,7 @@ def result_type(operands: list[tuple[DType, str]]) -> DType:
                 here = dtype if here is None else promote(here, dtype)
         if here is None:
             continue
-        if result is None:
-            result = DType.F32 if kind == "scalar" and here is DType.F64 else here
-        elif _CATEGORY[here] > _CATEGORY[result]:
+        if result is None or _CATEGORY[here] > _CATEGORY[result]:
             result = DType.F32 if kind == "scalar" and here is DType.F64 else here
     if result is None:
         raise ValueError("result_type of nothing")
