@@ -54,7 +54,7 @@ void tile_kernel(const Tile &t) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = load(c + i * ldc + v * kWidth);
+      for (int v = 0; v < kVectors; v++) sum[i][v] = load_lanes(c + i * ldc + v * kWidth);
   } else {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++) {
@@ -75,11 +75,11 @@ void tile_kernel(const Tile &t) {
   auto step = [&](int kk) __attribute__((always_inline)) {
     Lanes bv[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) bv[v] = load(b + kk * kPanel + v * kWidth);
+    for (int v = 0; v < kVectors; v++) bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++) {
       Lanes av = broadcast(row[i / 3][(i % 3) * lda + kk]);
-#ifndef SEALIFT_LANES
+#if SEALIFT_LANES == SEALIFT_DEFAULT_LANES
       if (kVectors > 1) asm("" : "+v"(av)); // one broadcast for both products, not one in each one's memory operand
 #endif
 #pragma GCC unroll 2
@@ -113,7 +113,7 @@ void tile_kernel(const Tile &t) {
   if (t.flags & kAddBias) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; v++) {
-      const Lanes bias = load(t.bias + v * kWidth);
+      const Lanes bias = load_lanes(t.bias + v * kWidth);
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++) sum[i][v] += bias;
     }
@@ -128,7 +128,7 @@ void tile_kernel(const Tile &t) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] += load(t.residual + i * t.ldr + v * kWidth);
+      for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(t.residual + i * t.ldr + v * kWidth);
     if (t.flags & kPostRelu) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++)
@@ -139,7 +139,7 @@ void tile_kernel(const Tile &t) {
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) store(c + i * ldc + v * kWidth, sum[i][v]);
+    for (int v = 0; v < kVectors; v++) store_lanes(c + i * ldc + v * kWidth, sum[i][v]);
 }
 
 using TileKernel = void (*)(const Tile &);
@@ -147,10 +147,10 @@ using TileKernel = void (*)(const Tile &);
 #define SEALIFT_TILE_ROW(rows) {tile_kernel<rows, 1>, tile_kernel<rows, 2>}
 const TileKernel kTileKernels[kTileRows][kTileVectors] = {
     SEALIFT_TILE_ROW(1), SEALIFT_TILE_ROW(2), SEALIFT_TILE_ROW(3), SEALIFT_TILE_ROW(4),
-#if SEALIFT_TARGET_ISA >= 1
+#if SEALIFT_LANES >= 8
     SEALIFT_TILE_ROW(5), SEALIFT_TILE_ROW(6),
 #endif
-#if SEALIFT_TARGET_ISA >= 2 || defined(SEALIFT_LANES)
+#if SEALIFT_LANES >= 16
     SEALIFT_TILE_ROW(7), SEALIFT_TILE_ROW(8), SEALIFT_TILE_ROW(9), SEALIFT_TILE_ROW(10),
     SEALIFT_TILE_ROW(11), SEALIFT_TILE_ROW(12), SEALIFT_TILE_ROW(13), SEALIFT_TILE_ROW(14),
 #endif
@@ -167,7 +167,7 @@ void gemv_kernel(const float *a, int64_t lda, const float *b, int64_t ldb, int64
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; v++) sum[d][i][v] = d == 0 && from_out ? load(out + i * kPanel + v * kWidth) : Lanes{};
+      for (int v = 0; v < kVectors; v++) sum[d][i][v] = d == 0 && from_out ? load_lanes(out + i * kPanel + v * kWidth) : Lanes{};
   const float *ahead = b + kGemvPrefetchFloats;
   auto step = [&](int kk, int d) __attribute__((always_inline)) {
     __builtin_prefetch(ahead + kk * ldb, 0, 3);
@@ -177,7 +177,7 @@ void gemv_kernel(const float *a, int64_t lda, const float *b, int64_t ldb, int64
     for (int i = 0; i < kRows; i++) av[i] = broadcast(a[i * lda + kk]);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; v++) {
-      const Lanes bv = load(b + kk * ldb + v * kWidth);
+      const Lanes bv = load_lanes(b + kk * ldb + v * kWidth);
 #pragma GCC unroll 4
       for (int i = 0; i < kRows; i++) sum[d][i][v] = multiply_add(av[i], bv, sum[d][i][v]);
     }
@@ -198,7 +198,7 @@ void gemv_kernel(const float *a, int64_t lda, const float *b, int64_t ldb, int64
       Lanes total = sum[0][i][v];
 #pragma GCC unroll 4
       for (int d = 1; d < kDeep; d++) total += sum[d][i][v];
-      store(out + i * kPanel + v * kWidth, total);
+      store_lanes(out + i * kPanel + v * kWidth, total);
     }
 }
 
@@ -223,16 +223,16 @@ void dot_kernel(const float *a, int64_t lda, const float *b, int64_t ldb, int64_
     }
   };
   for (; k >= kWidth; k -= kWidth) {
-    step([](const float *p) __attribute__((always_inline)) { return load(p); });
+    step([](const float *p) __attribute__((always_inline)) { return load_lanes(p); });
     a += kWidth, b += kWidth;
   }
-  if (k > 0) step([k](const float *p) __attribute__((always_inline)) { return load_part(p, static_cast<int>(k)); });
+  if (k > 0) step([k](const float *p) __attribute__((always_inline)) { return load_part(p, k); });
 #pragma GCC unroll 2
   for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 4
     for (int j = 0; j < kColumns; j++) {
       float part[kWidth];
-      store(part, sum[i][j]);
+      store_lanes(part, sum[i][j]);
 #pragma GCC unroll 4
       for (int half = kWidth / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++) part[l] += part[l + half];
@@ -248,12 +248,12 @@ void activate_rows(const float *from, int64_t ldf, float *to, int64_t ldt, int64
     float *t = to + i * ldt;
     int64_t j = 0;
     for (; j + kWidth <= columns; j += kWidth) {
-      Lanes x = load(f + j);
-      if (bias) x += load(bias + j);
-      store(t + j, activate<kActivation>(x));
+      Lanes x = load_lanes(f + j);
+      if (bias) x += load_lanes(bias + j);
+      store_lanes(t + j, activate<kActivation>(x));
     }
     if (j < columns) {
-      const int rest = static_cast<int>(columns - j);
+      const int64_t rest = columns - j;
       Lanes x = load_part(f + j, rest);
       if (bias) x += load_part(bias + j, rest);
       store_part(t + j, activate<kActivation>(x), rest);
@@ -281,7 +281,7 @@ void finish(const GemmF32 &g, const float *from, int64_t ldf, float *c, int64_t 
       const float *r = residual + i * g.ldr;
       float *t = c + i * g.ldc;
       int64_t j = 0;
-      for (; j + kWidth <= columns; j += kWidth) store(t + j, load(t + j) + load(r + j));
+      for (; j + kWidth <= columns; j += kWidth) store_lanes(t + j, load_lanes(t + j) + load_lanes(r + j));
       for (; j < columns; j++) t[j] += r[j];
     }
   }
@@ -301,7 +301,7 @@ void pack_block(const GemmF32 &g, const float *b, int64_t k0, int64_t depth, int
       float *row = to + k * kPanel;
       if (columns == kPanel) {
 #pragma GCC unroll 8
-        for (int j = 0; j < kPanel; j += kWidth) store(row + j, load(from + j));
+        for (int j = 0; j < kPanel; j += kWidth) store_lanes(row + j, load_lanes(from + j));
       } else {
         for (int64_t j = 0; j < kPanel; j++) row[j] = j < columns ? from[j] : 0.0f;
       }
@@ -415,7 +415,7 @@ struct Block {
   const float *a; // row r0, k0
   int64_t lda;
   const float *b;
-  const char *next; // the block that follows; fetched into L2 at an even pace, an eighth of the cost of a burst
+  const char *next; // the block that follows; fetched into L2 at an even pace, because a burst of prefetches costs a tenth of the speed
   bool first, last;
 };
 

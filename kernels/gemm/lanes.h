@@ -1,77 +1,51 @@
-// One vector register of floats as the GEMM and attention kernels use it: load, store (whole and partial), broadcast, multiply-add.
+// One vector register of floats as the GEMM and attention kernels hold it: a bare GCC vector, so that arrays of accumulators stay in registers.
 //
-// SEALIFT_LANES overrides the width: tests build the 16-lane kernels on a machine without AVX-512, where the compiler splits each vector in two.
+// With -DSEALIFT_LANES=16 in a narrower ISA the compiler splits each vector: that runs the logic of the AVX-512 kernels on any machine.
 #ifndef SEALIFT_KERNELS_GEMM_LANES_H
 #define SEALIFT_KERNELS_GEMM_LANES_H
 
-#include <immintrin.h>
-#include <stdint.h>
-
-#include "../simd/isa.h"
-
-#define SEALIFT_INLINE inline __attribute__((always_inline))
+#include "../simd/vec.h"
 
 namespace SEALIFT_NS {
 namespace {
 
-#ifdef SEALIFT_LANES
-constexpr int kWidth = SEALIFT_LANES;
-#else
 constexpr int kWidth = kLanes;
-#endif
 
 typedef float Lanes __attribute__((vector_size(kWidth * 4)));
 typedef float LanesAnywhere __attribute__((vector_size(kWidth * 4), aligned(4), may_alias));
 
-SEALIFT_INLINE Lanes load(const float *p) { return *reinterpret_cast<const LanesAnywhere *>(p); }
-SEALIFT_INLINE void store(float *p, Lanes x) { *reinterpret_cast<LanesAnywhere *>(p) = x; }
-SEALIFT_INLINE Lanes broadcast(float x) { return x - Lanes{}; }
+SEALIFT_INLINE Lanes load_lanes(const float *p) { return *reinterpret_cast<const LanesAnywhere *>(p); }
+SEALIFT_INLINE void store_lanes(float *p, Lanes x) { *reinterpret_cast<LanesAnywhere *>(p) = x; }
+SEALIFT_INLINE Lanes broadcast(float x) { return x - Lanes{}; } // x - 0 is x, for -0.0 too
+
+// The same lanes as the type that kernels/simd computes with.
+union LanesParts {
+  Lanes whole;
+  Vec<float> vec;
+};
+SEALIFT_INLINE Vec<float> to_vec(Lanes x) {
+  return LanesParts{x}.vec;
+}
+SEALIFT_INLINE Lanes to_lanes(Vec<float> x) {
+  LanesParts u;
+  u.vec = x;
+  return u.whole;
+}
 
 // a * b + c: fused wherever the ISA has it, two roundings in the baseline. Never left to the compiler's contraction.
 SEALIFT_INLINE Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
-#if defined(__AVX512F__) && !defined(SEALIFT_LANES)
-  return _mm512_fmadd_ps(a, b, c);
-#elif defined(__FMA__) && !defined(SEALIFT_LANES)
-  return _mm256_fmadd_ps(a, b, c);
-#elif defined(__FMA__)
-  union Parts {
-    Lanes whole;
-    __m256 part[kWidth / 8];
-  } x{a}, y{b}, z{c};
-  for (int i = 0; i < kWidth / 8; i++) z.part[i] = _mm256_fmadd_ps(x.part[i], y.part[i], z.part[i]);
-  return z.whole;
-#else
+#if SEALIFT_TARGET_ISA == 0
   return a * b + c;
+#else
+  LanesParts x{a}, y{b}, z{c};
+  SEALIFT_EACH_PART(Vec<float>::kParts, z.vec.part[i] = fma_part(x.vec.part[i], y.vec.part[i], z.vec.part[i]));
+  return z.whole;
 #endif
 }
 
-// The first count lanes, 0 <= count <= kWidth; the rest of a load are zero. Memory past them is not touched.
-SEALIFT_INLINE Lanes load_part(const float *p, int count) {
-#if defined(__AVX512F__) && !defined(SEALIFT_LANES)
-  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p);
-#else
-  union {
-    Lanes whole;
-    float part[kWidth];
-  } x{};
-  for (int i = 0; i < kWidth; i++)
-    if (i < count) x.part[i] = p[i];
-  return x.whole;
-#endif
-}
-
-SEALIFT_INLINE void store_part(float *p, Lanes v, int count) {
-#if defined(__AVX512F__) && !defined(SEALIFT_LANES)
-  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), v);
-#else
-  union {
-    Lanes whole;
-    float part[kWidth];
-  } x{v};
-  for (int i = 0; i < kWidth; i++)
-    if (i < count) p[i] = x.part[i];
-#endif
-}
+// The first count lanes, 0 <= count < kWidth; the rest of a load are zero. Memory past them is not touched.
+SEALIFT_INLINE Lanes load_part(const float *p, int64_t count) { return to_lanes(load_partial(p, count)); }
+SEALIFT_INLINE void store_part(float *p, Lanes x, int64_t count) { store_partial(p, to_vec(x), count); }
 
 } // namespace
 } // namespace SEALIFT_NS

@@ -1,0 +1,127 @@
+"""The f32 GEMM table: ours against torch's linear + activation, hot and cold weights, one and two threads.
+
+Every row is the median of interleaved rounds, so that other load on the machine meets both sides; the ratio is the figure to read.
+Cold rows go through 20 weight matrices in turn: what a model does, and what a hot loop hides.
+
+    python benchmarks/gemm_table.py [--rounds 7] [--threads 1,2] [--only 128,768] [--json]
+"""
+import argparse
+import ctypes
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ACTIVATIONS = {"": 0, "relu": 1, "gelu": 2}
+SHAPES = [  # M, K, N, activation
+    (1, 768, 768, ""), (1, 768, 3072, "gelu"), (4, 768, 768, ""), (8, 10, 16, "relu"), (32, 512, 512, "relu"), (32, 768, 3072, ""), (128, 768, 768, ""),
+    (128, 768, 3072, "gelu"), (128, 768, 3072, ""), (128, 3072, 768, ""), (512, 768, 3072, "gelu"), (1024, 1024, 1024, "relu"), (197, 768, 2304, ""),
+    (3136, 64, 256, "relu"), (196, 1024, 256, "relu"), (128, 384, 384, ""), (128, 384, 1536, "gelu"),
+]
+ISA_FLAGS = [["-march=x86-64"], ["-march=x86-64-v3"], ["-march=x86-64-v4", "-mprefer-vector-width=512"]]
+
+
+def best_isa() -> int:
+    flags = set(pathlib.Path("/proc/cpuinfo").read_text().split())
+    return 2 if {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= flags else 1 if {"avx2", "fma"} <= flags else 0
+
+
+def build(isa: int, folder: str) -> ctypes.CDLL:
+    library = f"{folder}/kernel_bench_{isa}.so"
+    flags = "-std=c++17 -O3 -fPIC -shared -fno-exceptions -fno-rtti -fno-math-errno -ffp-contract=off".split()
+    sources = [ROOT / "benchmarks/kernel_bench.cpp", ROOT / "kernels/gemm/gemm_f32.cpp", ROOT / "kernels/attention/attention_f32.cpp"]
+    sources = [str(s) for s in sources if s.exists()]
+    subprocess.run(["g++", *flags, *ISA_FLAGS[isa], f"-DSEALIFT_TARGET_ISA={isa}", *sources, "-o", library, "-lpthread", "-lm"], check=True)
+    lib = ctypes.CDLL(library)
+    lib.bench_host.restype = ctypes.c_void_p
+    lib.bench_host.argtypes = [ctypes.c_int32, ctypes.c_int64]
+    lib.bench_host_free.argtypes = [ctypes.c_void_p]
+    i64, ptr = ctypes.c_int64, ctypes.c_void_p
+    lib.bench_pack.argtypes = [ptr, i64, i64, ptr]
+    lib.bench_gemm.restype = ctypes.c_double
+    lib.bench_gemm.argtypes = [ptr, i64, i64, i64, ptr, ptr, ctypes.c_int32, ctypes.c_int32, ptr, ctypes.c_int32, ptr, ctypes.c_int32]
+    lib.bench_gemm_scratch.restype = i64
+    lib.bench_gemm_scratch.argtypes = [i64, i64, i64, ctypes.c_int32]
+    return lib
+
+
+def aligned(count: int) -> torch.Tensor:
+    """Floats at a 64-byte boundary, as the weights of a package are."""
+    whole = torch.zeros(count + 16)
+    skip = (-whole.data_ptr() % 64) // 4
+    return whole[skip : skip + count]
+
+
+def measure(lib: ctypes.CDLL, m: int, k: int, n: int, activation: str, threads: int, cold: bool, rounds: int) -> dict:
+    torch.manual_seed(0)
+    count = 20 if cold else 1
+    x, bias, out = torch.randn(m, k), torch.randn(n), torch.empty(m, n)
+    weights = [torch.randn(n, k) * k**-0.5 for _ in range(count)]
+    packed = [aligned((n + 31) // 32 * 32 * k) for _ in range(count)]
+    for w, p in zip(weights, packed):
+        lib.bench_pack(w.data_ptr(), n, k, p.data_ptr())
+    pointers = (ctypes.c_void_p * count)(*[p.data_ptr() for p in packed])
+    host = lib.bench_host(threads, lib.bench_gemm_scratch(m, n, k, 0))
+    act = {"": lambda y: y, "relu": torch.relu, "gelu": torch.nn.functional.gelu}[activation]
+    repeats = max(1, int(0.04 * 40e9 * threads / (2 * m * n * k * count + 4e5 * (m < 5) + 3e5)))
+    torch.set_num_threads(threads)
+
+    def ours() -> float:
+        return lib.bench_gemm(host, m, n, k, x.data_ptr(), pointers, count, 0, bias.data_ptr(), ACTIVATIONS[activation], out.data_ptr(), repeats) / (repeats * count)
+
+    def theirs() -> float:
+        t0 = time.perf_counter()
+        for _ in range(repeats):
+            for w in weights:
+                y = act(torch.nn.functional.linear(x, w, bias))
+        return (time.perf_counter() - t0) / (repeats * count)
+
+    with torch.inference_mode():
+        ours(), theirs()
+        want = act(torch.nn.functional.linear(x.double(), weights[-1].double(), bias.double()))
+        error = float((out.double() - want).abs().max())
+        pairs = [(ours(), theirs()) for _ in range(rounds)]
+    lib.bench_host_free(host)
+    a, b = statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
+    return {"m": m, "k": k, "n": n, "activation": activation, "threads": threads, "cold": cold, "ours_us": a * 1e6, "torch_us": b * 1e6,
+            "ours_gflops": 2e-9 * m * n * k / a, "ratio": statistics.median(p[1] / p[0] for p in pairs), "max_error": error}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--only", default="", help="rows whose 'M,K,N' starts with this")
+    parser.add_argument("--isa", type=int, default=best_isa(), help="0 baseline, 1 AVX2, 2 AVX-512")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        lib = build(args.isa, folder)
+        if not args.json:
+            print(f"{'M,K,N':>15} {'act':>5} {'T':>2} {'':>5} {'ours us':>9} {'torch us':>9} {'GF/s':>6} {'ratio':>6}  max error")
+        for m, k, n, activation in SHAPES:
+            if not f"{m},{k},{n}".startswith(args.only):
+                continue
+            for threads in map(int, args.threads.split(",")):
+                for cold in (False, True):
+                    if cold and k * n < 1 << 16:
+                        continue
+                    row = measure(lib, m, k, n, activation, threads, cold, args.rounds)
+                    rows.append(row)
+                    if not args.json:
+                        print(f"{f'{m},{k},{n}':>15} {activation:>5} {threads:>2} {'cold' if cold else 'hot':>5} {row['ours_us']:9.2f} {row['torch_us']:9.2f} "
+                              f"{row['ours_gflops']:6.1f} {row['ratio']:6.2f}  {row['max_error']:.1e}", flush=True)
+    if args.json:
+        json.dump(rows, sys.stdout, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
