@@ -1,0 +1,325 @@
+"""Writes a package (contracts/PACKAGE.md): a PT2 archive whose bytes depend on nothing but its arguments and its file name.
+
+The file appears whole or not at all: it is written under a temporary name beside its place, synced, and renamed."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sealift.package.crc32c import Buffer, crc32c
+from sealift.package.errors import DiskFullError, FileError, ModelNameError, PackageError
+
+SCHEMA = (1, 0)
+ALIGNMENT_BYTES = 64
+_CHUNK_BYTES = 1 << 20
+_ZIP32_LIMIT = 0xFFFFFFFF
+_FIXED_TIME, _FIXED_DATE = 0, 0x0021  # 1980-01-01 00:00, the earliest ZIP has
+_PADDING_ID = 0x4246  # "FB", as PyTorch's writer names its padding
+_MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """One model's part of a package. `weights` are (offset, bytes) in ascending order, zeros between, or a file with those bytes;
+    `weights_bytes` pads the end with zeros to that size."""
+
+    name: str
+    library: bytes | Path
+    weights: Sequence[tuple[int, Buffer]] | Path = ()
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    weights_bytes: int | None = None
+
+
+def write_package(
+    path: str | os.PathLike[str],
+    models: Sequence[PackagedModel],
+    metadata: Mapping[str, str] | None = None,
+    extra_files: Mapping[str, bytes] | None = None,
+    manifest: Mapping[str, Any] | None = None,
+) -> Path:
+    """Writes the package and returns its path. `metadata` reaches get_metadata() in PyTorch; `manifest` is merged into the top of
+    sealift/manifest.json (toolchain, options).
+
+    Errors: E-FILE-001 where the place cannot be written, E-FILE-002 where the disk is full, E-PACKAGE-001 for a name that cannot be a
+    member's, E-PACKAGE-004 for two models of one name. Whatever is raised, KeyboardInterrupt too, no temporary file stays behind."""
+    target = Path(path)
+    _check_names(models, extra_files or {})
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        needed = _needed_bytes(models, extra_files or {})
+        with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "w+b", buffering=_CHUNK_BYTES) as file:
+            _write_members(_Archive(file, target.stem), models, metadata or {}, extra_files or {}, manifest or {})
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        _sync_directory(target.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, FileError) or not isinstance(error, OSError):
+            raise
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise DiskFullError(
+                f"no room for {target}: the package needs {needed:,} bytes{_free_text(target.parent)}; "
+                "help: free space there or give a path on another disk; nothing was left behind"
+            ) from error
+        raise FileError(
+            f"cannot write {target}: {error.strerror or error}; help: the directory must exist and be writable; nothing was left behind"
+        ) from error
+    return target
+
+
+def _write_members(
+    archive: _Archive,
+    models: Sequence[PackagedModel],
+    metadata: Mapping[str, str],
+    extra_files: Mapping[str, bytes],
+    manifest: Mapping[str, Any],
+) -> None:
+    archive.add("archive_format", b"pt2")
+    archive.add("archive_version", b"0")
+    archive.add("byteorder", b"little")
+    archive.add(".data/version", b"6\n")
+    described: list[dict[str, Any]] = []
+    for model in models:
+        base = f"data/aotinductor/{model.name}/{model.name}"
+        library = archive.add(f"{base}.wrapper.so", model.library)
+        # AOTInductor's reader takes strings only and requires this one key.
+        archive.add(f"{base}.wrapper_metadata.json", _json({**metadata, "AOTI_DEVICE_KEY": "cpu"}))
+        entry: dict[str, Any] = {**model.manifest, "name": model.name, "library": library.described()}
+        weights_bytes = _weights_bytes(model)
+        if weights_bytes:
+            entry["weights"] = archive.add_stream(f"{base}.weights.bin", weights_bytes, _weight_chunks(model, weights_bytes), "crc32c").described()
+        described.append(entry)
+    top = {**manifest, "schema": {"major": SCHEMA[0], "minor": SCHEMA[1]}, "metadata": dict(metadata), "models": described}
+    archive.add("sealift/manifest.json", _json(top))
+    for name in sorted(extra_files):
+        archive.add(f"extra/{name}", extra_files[name])
+    lines = [f"sealift-seal {SCHEMA[0]}.{SCHEMA[1]}", *(member.seal_line() for member in archive.members)]
+    archive.add("sealift/seal", ("\n".join(lines) + "\n").encode())
+    archive.finish()
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# ---- names and sizes --------------------------------------------------------------------------------------------------------------
+
+
+def _check_names(models: Sequence[PackagedModel], extra_files: Mapping[str, bytes]) -> None:
+    names = [m.name for m in models]
+    if not names:
+        raise PackageError("a package needs at least one model")
+    for name in names:
+        if not _MODEL_NAME.match(name) or len(name) > 200:
+            raise PackageError(f"{name!r} cannot name a model; help: use letters, digits, '_', '-' and '.', first a letter, digit or '_'")
+        if names.count(name) > 1:
+            raise ModelNameError(f"two models are called {name!r}; help: give each its own name")
+    for name in extra_files:
+        if not is_safe_member(name):
+            raise PackageError(f"{name!r} cannot name an extra file; help: a relative path without '.', '..' or '\\'")
+
+
+def is_safe_member(name: str) -> bool:
+    """Rule 1 of contracts/PACKAGE.md, for a name below the top directory."""
+    return (
+        0 < len(name.encode("utf-8", "surrogatepass")) < 1 << 15
+        and not any(c in "\\\0\n\r" for c in name)
+        and not any("\ud800" <= c <= "\udfff" for c in name)
+        and all(part not in ("", ".", "..") for part in name.split("/"))
+    )
+
+
+def _size_of(content: Buffer | Path) -> int:
+    return content.stat().st_size if isinstance(content, Path) else memoryview(content).nbytes
+
+
+def _weights_bytes(model: PackagedModel) -> int:
+    parts = [(0, model.weights)] if isinstance(model.weights, Path) else model.weights
+    size = max((offset + _size_of(data) for offset, data in parts), default=0)
+    if model.weights_bytes is not None and model.weights_bytes < size:
+        raise PackageError(f"model {model.name!r}: weights take {size} bytes, weights_bytes says {model.weights_bytes}")
+    return size if model.weights_bytes is None else model.weights_bytes
+
+
+def _needed_bytes(models: Sequence[PackagedModel], extra_files: Mapping[str, bytes]) -> int:
+    members = [_size_of(m.library) + _weights_bytes(m) for m in models] + [len(data) for data in extra_files.values()]
+    return sum(members) + (1 << 16)
+
+
+def _weight_chunks(model: PackagedModel, total: int) -> Iterator[Buffer]:
+    at = 0
+    if isinstance(model.weights, Path):
+        for chunk in _chunks(model.weights):
+            yield chunk
+            at += len(chunk)
+    else:
+        for offset, data in model.weights:
+            if offset < at or offset % ALIGNMENT_BYTES:
+                raise PackageError(f"model {model.name!r}: a weight at {offset} is not aligned or overlaps the one that ends at {at}")
+            yield from _zeros(offset - at)
+            yield from _chunks(data)
+            at = offset + _size_of(data)
+    yield from _zeros(total - at)
+
+
+def _zeros(count: int) -> Iterator[bytes]:
+    while count > 0:
+        yield bytes(min(count, _CHUNK_BYTES))
+        count -= _CHUNK_BYTES
+
+
+def _chunks(content: Buffer | Path) -> Iterator[Buffer]:
+    if isinstance(content, Path):
+        with open(content, "rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                yield chunk
+        return
+    view = memoryview(content)
+    flat = view.cast("B") if view.nbytes else memoryview(b"")
+    for begin in range(0, len(flat), _CHUNK_BYTES):
+        yield flat[begin : begin + _CHUNK_BYTES]
+
+
+# ---- the archive ------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WrittenMember:
+    name: str  # below the top directory
+    header_offset: int
+    data_offset: int
+    size_bytes: int
+    crc32: int
+    sha256: str
+    crc32c: int | None  # where the seal uses it
+
+    def seal_line(self) -> str:
+        digest = f"sha256:{self.sha256}" if self.crc32c is None else f"crc32c:{self.crc32c:08x}"
+        return f"{digest}  {self.name}"
+
+    def described(self) -> dict[str, Any]:
+        return {"member": self.name, "size_bytes": self.size_bytes, "sha256": self.sha256}
+
+
+class _Archive:
+    """A ZIP of stored, aligned entries, with ZIP64 records only where a size or an offset needs them."""
+
+    def __init__(self, file: BinaryIO, top: str) -> None:
+        self.file = file
+        self.top = top
+        self.members: list[WrittenMember] = []
+
+    def add(self, name: str, content: Buffer | Path) -> WrittenMember:
+        return self.add_stream(name, _size_of(content), _chunks(content), "sha256")
+
+    def add_stream(self, name: str, size: int, chunks: Iterable[Buffer], seal: str) -> WrittenMember:
+        header_offset = self.file.tell()
+        path = f"{self.top}/{name}".encode()
+        header = self._local_header(path, header_offset, size, 0)
+        self.file.write(header)
+        crc, castagnoli, sha, written = 0, 0, hashlib.sha256(), 0
+        for chunk in chunks:
+            self.file.write(chunk)
+            crc = zlib.crc32(chunk, crc)
+            castagnoli = crc32c(chunk, castagnoli) if seal == "crc32c" else 0
+            sha.update(chunk)
+            written += len(chunk)
+        if written != size:
+            raise FileError(f"{name}: {written} bytes where {size} were announced: a source changed while it was read")
+        end = self.file.tell()
+        self.file.seek(header_offset)
+        self.file.write(self._local_header(path, header_offset, size, crc))
+        self.file.seek(end)
+        member = WrittenMember(name, header_offset, header_offset + len(header), size, crc, sha.hexdigest(), castagnoli if seal == "crc32c" else None)
+        self.members.append(member)
+        return member
+
+    @staticmethod
+    def _local_header(path: bytes, header_offset: int, size: int, crc: int) -> bytes:
+        big = size >= _ZIP32_LIMIT
+        extra = struct.pack("<HHQQ", 1, 16, size, size) if big else b""
+        unpadded = header_offset + 30 + len(path) + len(extra) + 4
+        padding = -unpadded % ALIGNMENT_BYTES
+        extra += struct.pack("<HH", _PADDING_ID, padding) + b"Z" * padding
+        size32 = _ZIP32_LIMIT if big else size
+        fixed = struct.pack(
+            "<4s5H3I2H", b"PK\3\4", 45 if big else 20, _flags(path), 0, _FIXED_TIME, _FIXED_DATE, crc, size32, size32, len(path), len(extra)
+        )
+        return fixed + path + extra
+
+    def finish(self) -> None:
+        start = self.file.tell()
+        for member in self.members:
+            path = f"{self.top}/{member.name}".encode()
+            big, far = member.size_bytes >= _ZIP32_LIMIT, member.header_offset >= _ZIP32_LIMIT
+            values = [member.size_bytes] * 2 * big + [member.header_offset] * far
+            extra = struct.pack(f"<HH{len(values)}Q", 1, 8 * len(values), *values) if values else b""
+            size32 = _ZIP32_LIMIT if big else member.size_bytes
+            version = 45 if values else 20
+            self.file.write(
+                struct.pack(
+                    "<4s6H3I5H2I",
+                    b"PK\1\2",
+                    version,
+                    version,
+                    _flags(path),
+                    0,
+                    _FIXED_TIME,
+                    _FIXED_DATE,
+                    member.crc32,
+                    size32,
+                    size32,
+                    len(path),
+                    len(extra),
+                    0,
+                    0,
+                    0,
+                    0,
+                    _ZIP32_LIMIT if far else member.header_offset,
+                )
+                + path
+                + extra
+            )
+        end = self.file.tell()
+        count, size = len(self.members), end - start
+        if start >= _ZIP32_LIMIT or size >= _ZIP32_LIMIT or count >= 0xFFFF:
+            self.file.write(struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, start))
+            self.file.write(struct.pack("<4sIQI", b"PK\6\7", 0, end, 1))
+        count16 = min(count, 0xFFFF)
+        self.file.write(struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, count16, count16, min(size, _ZIP32_LIMIT), min(start, _ZIP32_LIMIT), 0))
+
+
+def _flags(path: bytes) -> int:
+    return 0 if path.isascii() else 1 << 11  # names are UTF-8
+
+
+def _sync_directory(directory: Path) -> None:
+    """Makes the rename itself durable; a file system that cannot sync a directory has nothing to offer here."""
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _free_text(directory: Path) -> str:
+    try:
+        status = os.statvfs(directory)
+    except OSError:
+        return ""
+    return f", {status.f_bavail * status.f_frsize:,} are free"
