@@ -1,4 +1,4 @@
-// The closed set of activations on a vector register.
+// The closed set of activations on a register. The functions themselves, and their accuracy, are kernels/simd/math.h's.
 #ifndef SEALIFT_KERNELS_GEMM_ACTIVATIONS_H
 #define SEALIFT_KERNELS_GEMM_ACTIVATIONS_H
 
@@ -8,26 +8,17 @@
 namespace SEALIFT_NS {
 namespace {
 
-template <typename Function>
-SEALIFT_INLINE Lanes each_lane(Lanes x, Function f) {
-  union {
-    Lanes whole;
-    float part[kWidth];
-  } u{x};
-  for (float &lane : u.part) lane = f(lane);
-  return u.whole;
-}
+SEALIFT_INLINE Lanes relu(Lanes x) { return x < Lanes{} ? Lanes{} : x; } // a comparison with NaN is false: NaN stays
 
 template <int kActivation>
 SEALIFT_INLINE Lanes activate(Lanes x) {
-  if constexpr (kActivation == kActivationRelu) return x < Lanes{} ? Lanes{} : x;
-  if constexpr (kActivation == kActivationGeluErf) return each_lane(x, [](float v) { return 0.5f * v * (1.0f + __builtin_erff(v * 0.70710678118654752f)); });
-  if constexpr (kActivation == kActivationGeluTanh)
-    return each_lane(x, [](float v) { return 0.5f * v * (1.0f + __builtin_tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v))); });
-  if constexpr (kActivation == kActivationSilu) return each_lane(x, [](float v) { return v / (1.0f + __builtin_expf(-v)); });
-  if constexpr (kActivation == kActivationSigmoid) return each_lane(x, [](float v) { return 1.0f / (1.0f + __builtin_expf(-v)); });
-  if constexpr (kActivation == kActivationTanh) return each_lane(x, [](float v) { return __builtin_tanhf(v); });
-  return x;
+  if constexpr (kActivation == kActivationRelu) return relu(x);
+  else if constexpr (kActivation == kActivationGeluErf) return to_lanes(gelu_erf(to_vec(x)));
+  else if constexpr (kActivation == kActivationGeluTanh) return to_lanes(gelu_tanh(to_vec(x)));
+  else if constexpr (kActivation == kActivationSilu) return to_lanes(silu(to_vec(x)));
+  else if constexpr (kActivation == kActivationSigmoid) return to_lanes(sigmoid(to_vec(x)));
+  else if constexpr (kActivation == kActivationTanh) return to_lanes(tanh(to_vec(x)));
+  else return x;
 }
 
 } // namespace

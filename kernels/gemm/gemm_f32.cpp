@@ -19,6 +19,7 @@ constexpr int kTileRows = kWidth == 16 ? 14 : kWidth == 8 ? 6 : 4; // accumulato
 constexpr int kBlockDepth = kWidth == 16 ? 384 : 256;              // a block of B is kBlockDepth * 128 bytes
 constexpr int kBlockRows = kWidth == 16 ? 252 : 144;               // a block of A stays in L2
 constexpr int64_t kNearCacheBytes = kWidth == 16 ? 1 << 20 : 256 << 10; // of L2, for A
+constexpr int64_t kSmallBytes = 64 << 10; // of B, below which nothing is fetched ahead
 constexpr int kPrefetchEvery = kWidth == 16 ? 1 : 2;                    // k-steps between two prefetches
 constexpr int kGemvRows = kWidth == 16 ? 4 : kWidth == 8 ? 3 : 1;       // rows that share one pass over B when m <= 4
 constexpr int64_t kGemvMaxRows = 4;
@@ -42,8 +43,6 @@ struct Tile {
   int64_t prefetch_step_bytes;
   int32_t flags;
 };
-
-SEALIFT_INLINE Lanes relu(Lanes x) { return x < Lanes{} ? Lanes{} : x; } // a comparison with NaN is false: NaN stays
 
 template <int kRows, int kVectors>
 void tile_kernel(const Tile &t) {
@@ -332,6 +331,18 @@ void pack_block(const GemmF32 &g, const float *b, int64_t k0, int64_t depth, int
 
 SEALIFT_INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// `total` in `parts` runs whose lengths differ by one at most. One part costs no division: small products are counted in nanoseconds.
+struct Split {
+  int64_t each, longer;
+  SEALIFT_INLINE Split(int64_t total, int64_t parts) : each(total), longer(0) {
+    if (parts > 1) {
+      each = static_cast<int64_t>(static_cast<uint32_t>(total) / static_cast<uint32_t>(parts)); // rows of a block: 32 bits hold them
+      longer = total - each * parts;
+    }
+  }
+  SEALIFT_INLINE int64_t start(int64_t i) const { return i * each + (i < longer ? i : longer); }
+};
+
 struct Depth { // the blocks of k; there is one even when k is 0
   int64_t blocks, each;
 };
@@ -440,11 +451,11 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
   t.prefetch = s.next;
   t.prefetch_step_bytes = 0;
   if (s.next) {
-    const int64_t steps = s.depth / kPrefetchEvery * tiles * strips;
-    t.prefetch_step_bytes = steps > 0 ? s.depth * kPanel * 4 / steps : 0;
+    t.prefetch_step_bytes = kPanel * 4 * kPrefetchEvery / static_cast<uint32_t>(tiles * strips);
   } else {
     t.prefetch = reinterpret_cast<const char *>(s.b);
   }
+  const Split rows_of(rows, tiles);
   const int64_t prefetch_tile_bytes = t.prefetch_step_bytes * (s.depth / kPrefetchEvery);
   for (int64_t strip = 0; strip < strips; strip++) {
     const int64_t n0 = s.p * kPanel + strip * kTileColumns;
@@ -454,7 +465,7 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
     const float *bias = g.bias ? g.bias + n0 : nullptr;
     t.b = s.b + strip * kTileColumns;
     for (int64_t tile = 0; tile < tiles; tile++) {
-      const int64_t i = rows * tile / tiles, count = rows * (tile + 1) / tiles - i;
+      const int64_t i = rows_of.start(tile), count = rows_of.start(tile + 1) - i;
       const TileKernel kernel = kTileKernels[count - 1][vectors - 1];
       float *c = o.c + (s.r0 + i) * g.ldc + n0;
       const float *residual = o.residual ? o.residual + (s.r0 + i) * g.ldr + n0 : nullptr;
@@ -487,12 +498,14 @@ void rectangle(const GemmF32 &g, const Operands &o, int64_t m0, int64_t m1, int6
   const bool packed_b = g.b_layout == kBPanel32;
   const Depth depth = depth_of(g.k);
   const int64_t row_blocks = divide_up(m1 - m0, kBlockRows);
+  const Split rows_of(m1 - m0, row_blocks);
+  const bool prefetch = packed_b && (p1 - p0) * g.k * kPanel * 4 > kSmallBytes;
   // Rows a multiple of 4 KB apart share their L1 sets; a copy with an odd stride pays once a few panels read it.
   const bool copy_a = rows_copy && g.lda % 1024 == 0 && m1 - m0 > 2 * kTileRows && p1 - p0 >= 3;
   for (int64_t rb = 0; rb < row_blocks; rb++) {
     Block s;
-    s.r0 = m0 + (m1 - m0) * rb / row_blocks;
-    s.r1 = m0 + (m1 - m0) * (rb + 1) / row_blocks;
+    s.r0 = m0 + rows_of.start(rb);
+    s.r1 = m0 + rows_of.start(rb + 1);
     // All of A's rows in L2: sum a panel to its end. Otherwise one k-block of A stays there and C's partial sums travel.
     const bool depth_outside = copy_a || (s.r1 - s.r0) * g.k * 4 > kNearCacheBytes;
     const int64_t outer = depth_outside ? depth.blocks : p1 - p0, inner = depth_outside ? p1 - p0 : depth.blocks;
@@ -517,6 +530,7 @@ void rectangle(const GemmF32 &g, const Operands &o, int64_t m0, int64_t m1, int6
           const float *next = depth_outside && y + 1 < inner ? s.b + g.k * kPanel : s.b + s.depth * kPanel;
           s.next = reinterpret_cast<const char *>(next);
           if (depth_outside && y + 1 == inner) s.next = s.last ? nullptr : reinterpret_cast<const char *>(o.b + (p0 * g.k + s.k0 + s.depth) * kPanel);
+          if (!prefetch) s.next = nullptr;
         } else {
           pack_block(g, o.b, s.k0, s.depth, s.p * kPanel, block);
           s.b = block;
@@ -532,12 +546,16 @@ void rectangle(const GemmF32 &g, const Operands &o, int64_t m0, int64_t m1, int6
   }
 }
 
+void member_rectangle(const GemmF32 &g, const Operands &o, int64_t m0, int64_t m1, int64_t p0, int64_t p1, char *scratch) {
+  float *block = reinterpret_cast<float *>(scratch), *rows_copy = block;
+  if (scratch && g.b_layout != kBPanel32) rows_copy = block + depth_of(g.k).each * kPanel;
+  if (g.m <= kGemvMaxRows && g.n >= kPanel) gemv_rectangle(g, o, m0, m1, p0, p1, block);
+  else rectangle(g, o, m0, m1, p0, p1, block, rows_copy);
+}
+
 void units(const GemmF32Task &task, int64_t begin, int64_t end, char *scratch) {
   const GemmF32 &g = task.gemm;
   const int64_t per_member = task.row_chunks * task.panel_chunks, panels = divide_up(g.n, kPanel);
-  const bool gemv = g.m <= kGemvMaxRows && g.n >= kPanel;
-  float *block = reinterpret_cast<float *>(scratch), *rows_copy = block;
-  if (scratch && g.b_layout != kBPanel32) rows_copy = block + depth_of(g.k).each * kPanel;
   while (begin < end) {
     const int64_t member = begin / per_member, unit = begin % per_member;
     int64_t last = unit + (end - begin) < per_member ? unit + (end - begin) : per_member; // units [unit, last) of this member
@@ -559,8 +577,7 @@ void units(const GemmF32Task &task, int64_t begin, int64_t end, char *scratch) {
     o.c = g.c + i0 * g.c_batch[0] + i1 * g.c_batch[1];
     o.residual = g.residual ? g.residual + i0 * g.residual_batch[0] + i1 * g.residual_batch[1] : nullptr;
     o.first_row = member * g.m;
-    if (gemv) gemv_rectangle(g, o, m0, m1, p0, p1, block);
-    else rectangle(g, o, m0, m1, p0, p1, block, rows_copy);
+    member_rectangle(g, o, m0, m1, p0, p1, scratch);
   }
 }
 
@@ -591,6 +608,11 @@ void gemm_f32_task(void *task, int64_t begin, int64_t end, int32_t worker) {
 }
 
 void gemm_f32(sealift_frame *frame, const GemmF32 &gemm) {
+  if (gemm.m * gemm.n * gemm.k < kForkWork && gemm.batch[0] == 1 && gemm.batch[1] == 1) {
+    if (gemm.m > 0 && gemm.n > 0)
+      member_rectangle(gemm, {gemm.a, gemm.b, gemm.residual, gemm.c, 0}, 0, gemm.m, 0, divide_up(gemm.n, kPanel), frame->scratch);
+    return;
+  }
   GemmF32Task task;
   task.gemm = gemm;
   task.scratch = frame->scratch;

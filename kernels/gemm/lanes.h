@@ -4,7 +4,7 @@
 #ifndef SEALIFT_KERNELS_GEMM_LANES_H
 #define SEALIFT_KERNELS_GEMM_LANES_H
 
-#include "../simd/vec.h"
+#include "../simd/simd.h"
 
 namespace SEALIFT_NS {
 namespace {
