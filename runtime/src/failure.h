@@ -1,0 +1,22 @@
+// The exception inside the runtime while a package is opened; sealift.h's entry points turn it into a status and a message.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "sealift.h"
+
+namespace sealift {
+
+class Failure : public std::exception {
+ public:
+  Failure(sealift_status status, std::string message) : status_(status), message_(std::move(message)) {}
+  sealift_status status() const { return status_; }
+  const char *what() const noexcept override { return message_.c_str(); }
+
+ private:
+  sealift_status status_;
+  std::string message_;
+};
+
+}  // namespace sealift

@@ -1,0 +1,182 @@
+#include "record.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "context_handle.h"
+
+namespace sealift {
+
+namespace {
+
+// A slot is free when `id` is 0. A run that is about to call first counts itself in `inside` and then looks at the id again, so a remover
+// that has cleared the id only waits for `inside` to become 0.
+struct Slot {
+  std::atomic<uint64_t> id{0};
+  std::atomic<int64_t> inside{0};
+  sealift_on_begin on_begin = nullptr;
+  sealift_on_end on_end = nullptr;
+  void *user = nullptr;
+  double probability = 0;
+};
+
+Slot slots[MAX_CALLBACKS];
+std::atomic<uint64_t> version{1};
+uint64_t last_id = 0;
+std::mutex registry_mutex;
+bool handles_fork = false;
+
+void after_fork_in_child() {
+  // The runs that were inside a callback belong to the parent. The streams of random numbers must part: a new version makes them new.
+  for (Slot &slot : slots) slot.inside.store(0, std::memory_order_relaxed);
+  version.fetch_add(1, std::memory_order_relaxed);
+  registry_mutex.unlock();
+}
+
+uint64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (SplitMix64).
+uint64_t mix(uint64_t &state) {
+  uint64_t z = (state += 0x9e3779b97f4a7c15);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+uint64_t callbacks_version() { return version.load(std::memory_order_acquire); }
+
+double RecordStream::random() { return static_cast<double>((mix(seed_) >> 11) + 1) * 0x1p-53; }
+
+int64_t RecordStream::draw_distance(double probability) {
+  if (probability >= 1) return 1;
+  // log(u) as log1p(u - 1): glibc gave log a new symbol version in 2.29.
+  const double distance = 1 + floor(log1p(random() - 1) / log1p(-probability));
+  return distance < 0x1p62 ? static_cast<int64_t>(distance) : int64_t{1} << 62;
+}
+
+void RecordStream::arm(sealift_frame &frame) {
+  armed_ = INT64_MAX;
+  for (const Listener &listener : listeners_) {
+    if (listener.id != 0 && listener.left < armed_) armed_ = listener.left;
+  }
+  frame.countdown = armed_;
+}
+
+__attribute__((noinline, cold)) void RecordStream::refresh(sealift_frame &frame) {
+  const std::lock_guard<std::mutex> lock(registry_mutex);
+  version_ = version.load(std::memory_order_relaxed);
+  static uint64_t streams = 0;
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  seed_ ^= static_cast<uint64_t>(now.tv_nsec) ^ (static_cast<uint64_t>(now.tv_sec) << 30) ^ (static_cast<uint64_t>(getpid()) << 40) ^ (++streams * 0xd1342543de82ef95);
+  mix(seed_);
+  const int64_t passed = armed_ - frame.countdown;
+  for (int i = 0; i < MAX_CALLBACKS; ++i) {
+    Listener &listener = listeners_[i];
+    const uint64_t id = slots[i].id.load(std::memory_order_relaxed);
+    if (id != 0 && id == listener.id) {
+      listener.left -= passed;
+    } else {
+      listener = Listener{id, 0, slots[i].probability, nullptr, 0, false};
+      if (id != 0) listener.left = draw_distance(listener.probability);
+    }
+  }
+  arm(frame);
+}
+
+uint64_t RecordStream::begin(sealift_context &context, sealift_frame &frame, int32_t kernel) {
+  const int64_t passed = armed_;
+  bool any = false;
+  sealift_record record{context.model->name.c_str(), &context.model->kernels[static_cast<size_t>(kernel)], 0, 0, 0, &context};
+  for (int i = 0; i < MAX_CALLBACKS; ++i) {
+    Listener &listener = listeners_[i];
+    if (listener.id == 0 || (listener.left -= passed) > 0) continue;
+    listener.left = draw_distance(listener.probability);
+    Slot &slot = slots[i];
+    slot.inside.fetch_add(1, std::memory_order_seq_cst);
+    if (slot.id.load(std::memory_order_seq_cst) != listener.id) {
+      slot.inside.fetch_sub(1, std::memory_order_release);
+      continue;
+    }
+    any = true;
+    listener.fired = true;
+    // Rounded at random, so that the weights add up to the number of kernels on average.
+    const double weight = 1 / listener.probability, whole = floor(weight);
+    listener.weight = static_cast<uint64_t>(whole) + (weight > whole && random() <= weight - whole ? 1 : 0);
+  }
+  arm(frame);
+  if (!any) return 0;
+  // The clock is read after the bookkeeping and again after the callbacks: their time is not the kernel's.
+  record.start_ns = now_ns();
+  bool called = false;
+  for (int i = 0; i < MAX_CALLBACKS; ++i) {
+    Listener &listener = listeners_[i];
+    if (!listener.fired) continue;
+    listener.begun = nullptr;
+    record.weight = listener.weight;
+    if (slots[i].on_begin == nullptr) continue;
+    listener.begun = slots[i].on_begin(slots[i].user, &record);
+    called = true;
+  }
+  start_ns_ = called ? now_ns() : record.start_ns;
+  return 1;
+}
+
+void RecordStream::end(sealift_context &context, int32_t kernel) {
+  sealift_record record{context.model->name.c_str(), &context.model->kernels[static_cast<size_t>(kernel)], start_ns_, now_ns() - start_ns_, 0, &context};
+  for (int i = 0; i < MAX_CALLBACKS; ++i) {
+    Listener &listener = listeners_[i];
+    if (!listener.fired) continue;
+    listener.fired = false;
+    record.weight = listener.weight;
+    if (slots[i].on_end != nullptr) slots[i].on_end(slots[i].user, listener.begun, &record);
+    slots[i].inside.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+sealift_callback add_callback(sealift_on_begin on_begin, sealift_on_end on_end, void *user, double probability) {
+  const std::lock_guard<std::mutex> lock(registry_mutex);
+  if (!handles_fork) {
+    pthread_atfork([] { registry_mutex.lock(); }, [] { registry_mutex.unlock(); }, after_fork_in_child);
+    handles_fork = true;
+  }
+  for (Slot &slot : slots) {
+    if (slot.id.load(std::memory_order_relaxed) != 0 || slot.inside.load(std::memory_order_acquire) != 0) continue;
+    slot.on_begin = on_begin;
+    slot.on_end = on_end;
+    slot.user = user;
+    slot.probability = probability;
+    slot.id.store(++last_id, std::memory_order_seq_cst);
+    version.fetch_add(1, std::memory_order_release);
+    return last_id;
+  }
+  return 0;
+}
+
+bool remove_callback(sealift_callback callback) {
+  Slot *found = nullptr;
+  {
+    const std::lock_guard<std::mutex> lock(registry_mutex);
+    for (Slot &slot : slots) {
+      if (callback != 0 && slot.id.load(std::memory_order_relaxed) == callback) found = &slot;
+    }
+    if (found == nullptr) return false;
+    found->id.store(0, std::memory_order_seq_cst);
+    version.fetch_add(1, std::memory_order_release);
+  }
+  while (found->inside.load(std::memory_order_seq_cst) != 0) usleep(50);
+  return true;
+}
+
+}  // namespace sealift

@@ -1,0 +1,52 @@
+// Record points: who listens, and when the next kernel of a context is due for each.
+#pragma once
+
+#include <stdint.h>
+
+#include "sealift.h"
+#include "sealift_model.h"
+
+struct sealift_context;
+
+namespace sealift {
+
+inline constexpr int MAX_CALLBACKS = 16;
+
+// Changes when a callback is added or removed, and in a forked child.
+uint64_t callbacks_version();
+
+// A context's view: the callbacks it knows and how many kernels are left until each one's next record. The distances are drawn from the
+// geometric distribution, so each kernel is recorded independently with the callback's probability, at no cost for those between.
+class RecordStream {
+ public:
+  // At the start of a run: takes over callbacks added and removed since, and sets frame->countdown.
+  void begin_run(sealift_frame &frame) {
+    if (__builtin_expect(version_ != callbacks_version(), 0)) refresh(frame);
+  }
+
+  uint64_t begin(sealift_context &context, sealift_frame &frame, int32_t kernel);
+  void end(sealift_context &context, int32_t kernel);
+
+ private:
+  struct Listener {
+    uint64_t id;    // 0: none
+    int64_t left;   // kernels until its next record
+    double probability;
+    void *begun;
+    uint64_t weight;
+    bool fired;
+  };
+
+  void refresh(sealift_frame &frame);
+  void arm(sealift_frame &frame);
+  double random();  // in (0, 1]
+  int64_t draw_distance(double probability);
+
+  uint64_t version_ = 1;  // as at the start of the process: nobody listens
+  uint64_t seed_ = 0;
+  int64_t armed_ = INT64_MAX;
+  uint64_t start_ns_ = 0;
+  Listener listeners_[MAX_CALLBACKS] = {};
+};
+
+}  // namespace sealift
