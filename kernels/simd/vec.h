@@ -85,15 +85,21 @@ template <class T> using UnsignedPart = PartOf<typename Element<T>::Unsigned>;
 template <class T> using SignedPart = PartOf<typename Element<T>::Signed>;
 
 // SEALIFT_EACH_PART(n, statement): the statement for i = 0 .. n-1, unrolled before any optimisation, so that `part` is
-// only ever indexed by constants and lives in registers. There are at most 8 parts (16 lanes of 8 bytes in SSE2).
+// only ever indexed by constants and lives in registers. No vector has more than two parts unless SEALIFT_LANES widens
+// it; offering only as many copies as there can be halves the time to parse this header.
 #define SEALIFT_PART_(n, k, ...) if constexpr ((k) < (n)) { constexpr int i = (k); __VA_ARGS__; }
-#define SEALIFT_EACH_PART(n, ...) \
-  do { \
-    SEALIFT_PART_(n, 0, __VA_ARGS__) SEALIFT_PART_(n, 1, __VA_ARGS__) \
-    SEALIFT_PART_(n, 2, __VA_ARGS__) SEALIFT_PART_(n, 3, __VA_ARGS__) \
-    SEALIFT_PART_(n, 4, __VA_ARGS__) SEALIFT_PART_(n, 5, __VA_ARGS__) \
-    SEALIFT_PART_(n, 6, __VA_ARGS__) SEALIFT_PART_(n, 7, __VA_ARGS__) \
-  } while (0)
+#define SEALIFT_PARTS2_(n, ...) SEALIFT_PART_(n, 0, __VA_ARGS__) SEALIFT_PART_(n, 1, __VA_ARGS__)
+#define SEALIFT_PARTS4_(n, ...) SEALIFT_PARTS2_(n, __VA_ARGS__) SEALIFT_PART_(n, 2, __VA_ARGS__) SEALIFT_PART_(n, 3, __VA_ARGS__)
+#define SEALIFT_PARTS8_(n, ...) \
+  SEALIFT_PARTS4_(n, __VA_ARGS__) SEALIFT_PART_(n, 4, __VA_ARGS__) SEALIFT_PART_(n, 5, __VA_ARGS__) \
+  SEALIFT_PART_(n, 6, __VA_ARGS__) SEALIFT_PART_(n, 7, __VA_ARGS__)
+#if SEALIFT_LANES == SEALIFT_DEFAULT_LANES
+#define SEALIFT_EACH_PART(n, ...) do { SEALIFT_PARTS2_(n, __VA_ARGS__) } while (0)
+#elif SEALIFT_LANES == 2 * SEALIFT_DEFAULT_LANES
+#define SEALIFT_EACH_PART(n, ...) do { SEALIFT_PARTS4_(n, __VA_ARGS__) } while (0)
+#else
+#define SEALIFT_EACH_PART(n, ...) do { SEALIFT_PARTS8_(n, __VA_ARGS__) } while (0)
+#endif
 
 template <int... I> struct Indices {};
 template <int n> using FirstIndices = Indices<__integer_pack(n)...>;
@@ -240,12 +246,10 @@ template <Rounding mode> SEALIFT_INLINE F64 round_part(F64 v) { return round_by_
 // Conversion
 
 // Lane by lane as __builtin_convertvector does it, whatever the number of parts on either side.
-template <class To, class From> SEALIFT_INLINE Vec<To> convert(Vec<From> v) {
+template <class To, class From> SEALIFT_INLINE Vec<To> convert_plain(Vec<From> v) {
   constexpr int from_parts = Vec<From>::kParts, to_parts = Vec<To>::kParts;
   Vec<To> r;
-  if constexpr (is_same<To, From>) {
-    return v;
-  } else if constexpr (from_parts == to_parts) {
+  if constexpr (from_parts == to_parts) {
     SEALIFT_EACH_PART(to_parts, r.part[i] = __builtin_convertvector(v.part[i], PartOf<To>));
   } else if constexpr (from_parts > to_parts) {
     constexpr int n = Vec<From>::kPartLanes, ratio = from_parts / to_parts;
@@ -271,6 +275,108 @@ template <class To, class From> SEALIFT_INLINE Vec<To> convert(Vec<From> v) {
       r.part[i] = __builtin_convertvector((slice<From, lanes, n, (i % ratio) * n>(v.part[i / ratio])), PartOf<To>));
   }
   return r;
+}
+
+// GCC 12 goes through scalar registers for many widths, so the conversions that masks, bf16, f16, quantised and double
+// kernels rely on name their instruction. extend_part: the elements of a short vector as a register of the wider type.
+#if SEALIFT_TARGET_ISA == 2
+SEALIFT_INLINE I32 extend_part(Native<int8_t, 16>::type v, int32_t) { return __builtin_ia32_pmovsxbd512_mask((Chars16)v, I32{}, (uint16_t)-1); }
+SEALIFT_INLINE I32 extend_part(Native<uint8_t, 16>::type v, int32_t) { return __builtin_ia32_pmovzxbd512_mask((Chars16)v, I32{}, (uint16_t)-1); }
+SEALIFT_INLINE I32 extend_part(Native<int16_t, 16>::type v, int32_t) { return __builtin_ia32_pmovsxwd512_mask((Shorts16)v, I32{}, (uint16_t)-1); }
+SEALIFT_INLINE I64 extend_part(Native<int32_t, 8>::type v, int64_t) { return (I64)__builtin_ia32_pmovsxdq512_mask(v, LongLongs{}, (uint8_t)-1); }
+SEALIFT_INLINE F64 extend_part(Native<int32_t, 8>::type v, double) { return __builtin_ia32_cvtdq2pd512_mask(v, F64{}, (uint8_t)-1); }
+SEALIFT_INLINE F64 extend_part(Native<float, 8>::type v, double) { return __builtin_ia32_cvtps2pd512_mask(v, F64{}, (uint8_t)-1, 4); }
+SEALIFT_INLINE Native<int16_t, 16>::type extend_part(Native<int8_t, 16>::type v, int16_t) { return (Native<int16_t, 16>::type)__builtin_ia32_pmovsxbw256_mask((Chars16)v, Shorts16{}, (uint16_t)-1); }
+SEALIFT_INLINE Native<int16_t, 16>::type extend_part(Native<uint8_t, 16>::type v, int16_t) { return (Native<int16_t, 16>::type)__builtin_ia32_pmovzxbw256_mask((Chars16)v, Shorts16{}, (uint16_t)-1); }
+SEALIFT_INLINE Chars16 low_bytes_part(I32 v) { return __builtin_ia32_pmovdb512_mask(v, Chars16{}, (uint16_t)-1); }
+SEALIFT_INLINE Chars16 low_bytes_part(Shorts16 v) { return __builtin_ia32_pmovwb256_mask(v, Chars16{}, (uint16_t)-1); }
+SEALIFT_INLINE Shorts16 low_halves_part(I32 v) { return __builtin_ia32_pmovdw512_mask(v, Shorts16{}, (uint16_t)-1); }
+SEALIFT_INLINE Native<int32_t, 8>::type low_words_part(I64 v) { return __builtin_ia32_pmovqd512_mask((LongLongs)v, Native<int32_t, 8>::type{}, (uint8_t)-1); }
+#elif SEALIFT_TARGET_ISA == 1
+template <class T> SEALIFT_INLINE Chars16 low_chars(T v) {
+  if constexpr (sizeof(T) == 16) return (Chars16)v;
+  else return (Chars16)Native<int64_t, 2>::type{(int64_t)v, 0};
+}
+SEALIFT_INLINE I32 extend_part(Native<int8_t, 8>::type v, int32_t) { return __builtin_ia32_pmovsxbd256(low_chars(v)); }
+SEALIFT_INLINE I32 extend_part(Native<uint8_t, 8>::type v, int32_t) { return __builtin_ia32_pmovzxbd256(low_chars(v)); }
+SEALIFT_INLINE I32 extend_part(Native<int16_t, 8>::type v, int32_t) { return __builtin_ia32_pmovsxwd256((Shorts8)v); }
+SEALIFT_INLINE I64 extend_part(Native<int32_t, 4>::type v, int64_t) { return (I64)__builtin_ia32_pmovsxdq256(v); }
+SEALIFT_INLINE F64 extend_part(Native<int32_t, 4>::type v, double) { return __builtin_ia32_cvtdq2pd256(v); }
+SEALIFT_INLINE F64 extend_part(Native<float, 4>::type v, double) { return __builtin_ia32_cvtps2pd256(v); }
+SEALIFT_INLINE Native<int64_t, 1>::type low_bytes_part(I32 v) {
+  typedef Native<char, 32>::type Chars32;
+  Chars32 pick = {0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+  I32 r = (I32)__builtin_ia32_pshufb256((Chars32)v, pick);
+  Native<int32_t, 4>::type both = __builtin_shufflevector(r, r, 0, 4, 0, 4);
+  return Native<int64_t, 1>::type{((Native<int64_t, 2>::type)both)[0]};
+}
+#else
+SEALIFT_INLINE F64 extend_part(Native<int32_t, 2>::type v, double) { return __builtin_ia32_cvtdq2pd(join<int32_t, 2>(v, v)); }
+SEALIFT_INLINE F64 extend_part(Native<float, 2>::type v, double) { return __builtin_ia32_cvtps2pd(join<float, 2>(v, v)); }
+SEALIFT_INLINE I32 extend_part(Native<int16_t, 4>::type v, int32_t) {   // each element twice, then the copy in the low half shifted out
+  Native<int16_t, 8>::type w = join<int16_t, 4>(v, v);
+  return (I32)__builtin_shufflevector(w, w, 0, 0, 1, 1, 2, 2, 3, 3) >> 16;
+}
+#endif
+
+template <class To, class From> struct Extends { static constexpr bool value = false; };
+template <> struct Extends<double, int32_t> { static constexpr bool value = true; };
+template <> struct Extends<double, float> { static constexpr bool value = true; };
+template <> struct Extends<int32_t, int16_t> { static constexpr bool value = true; };
+template <> struct Extends<int64_t, int32_t> { static constexpr bool value = kIsa >= 1; };
+template <> struct Extends<int16_t, int8_t> { static constexpr bool value = kIsa == 2; };
+template <> struct Extends<int16_t, uint8_t> { static constexpr bool value = kIsa == 2; };
+template <> struct Extends<int32_t, int8_t> { static constexpr bool value = kIsa >= 1; };
+template <> struct Extends<int32_t, uint8_t> { static constexpr bool value = kIsa >= 1; };
+
+template <class To, class From> SEALIFT_INLINE Vec<To> convert(Vec<From> v) {
+  constexpr bool integers = !Element<To>::is_float && !Element<From>::is_float;
+  Vec<To> r;
+  if constexpr (is_same<To, From>) {
+    return v;
+  } else if constexpr (Extends<To, From>::value) {
+    constexpr int lanes = Vec<From>::kPartLanes, n = Vec<To>::kPartLanes, ratio = lanes / n;
+    SEALIFT_EACH_PART(Vec<To>::kParts, r.part[i] = extend_part(slice<From, lanes, n, (i % ratio) * n>(v.part[i / ratio]), To{}));
+    return r;
+  } else if constexpr (integers && sizeof(To) == 8 && sizeof(From) < 4) {
+    return convert<To>(convert<int32_t>(v));
+  } else if constexpr (integers && sizeof(To) < 4 && sizeof(From) == 8) {
+    return convert<To>(convert<int32_t>(v));
+  } else if constexpr (integers && sizeof(To) == 4 && sizeof(From) == 8) {
+#if SEALIFT_TARGET_ISA == 2
+    SEALIFT_EACH_PART(Vec<To>::kParts,
+      r.part[i] = (PartOf<To>)join<int32_t, 8>(low_words_part((I64)v.part[2 * i]), low_words_part((I64)v.part[2 * i + 1])));
+#elif SEALIFT_TARGET_ISA == 1
+    SEALIFT_EACH_PART(Vec<To>::kParts,
+      r.part[i] = (PartOf<To>)__builtin_shufflevector((I32)v.part[2 * i], (I32)v.part[2 * i + 1], 0, 2, 4, 6, 8, 10, 12, 14));
+#else
+    SEALIFT_EACH_PART(Vec<To>::kParts,
+      r.part[i] = (PartOf<To>)__builtin_shufflevector((I32)v.part[2 * i], (I32)v.part[2 * i + 1], 0, 2, 4, 6));
+#endif
+    return r;
+#if SEALIFT_TARGET_ISA == 2
+  } else if constexpr (integers && sizeof(To) == 1 && sizeof(From) == 4) {
+    r.part[0] = (PartOf<To>)low_bytes_part((I32)v.part[0]);
+    return r;
+  } else if constexpr (integers && sizeof(To) == 1 && sizeof(From) == 2) {
+    r.part[0] = (PartOf<To>)low_bytes_part((Shorts16)v.part[0]);
+    return r;
+  } else if constexpr (integers && sizeof(To) == 2 && sizeof(From) == 4) {
+    r.part[0] = (PartOf<To>)low_halves_part((I32)v.part[0]);
+    return r;
+#elif SEALIFT_TARGET_ISA == 1
+  } else if constexpr (integers && sizeof(To) == 1 && sizeof(From) == 4) {
+    if constexpr (kLanes == 8) r.part[0] = (PartOf<To>)low_bytes_part((I32)v.part[0]);
+    else r.part[0] = (PartOf<To>)join<int64_t, 1>(low_bytes_part((I32)v.part[0]), low_bytes_part((I32)v.part[Vec<From>::kParts - 1]));
+    return r;
+  } else if constexpr (integers && sizeof(From) == 1 && sizeof(To) == 2) {   // to and from 16 bits, by way of 32
+    return convert<To>(convert<int32_t>(v));
+  } else if constexpr (integers && sizeof(From) == 2 && sizeof(To) == 1) {
+    return convert<To>(convert<int32_t>(bitcast<int16_t>(v)));
+#endif
+  } else {
+    return convert_plain<To>(v);
+  }
 }
 
 // A mask as all-zeros or all-ones of T's width, and back.
