@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sealift.diag.loc import Loc
 
 
@@ -21,7 +23,7 @@ class CompileError(SealiftError):
     code = "E-COMPILE-001"
 
     def __init__(self, message: str, *, code: str, loc: Loc | None = None, node: str = "", help: str = "") -> None:
-        lines = [f"[{code}] {message}"]
+        lines = [message if message.startswith("[") else f"[{code}] {message}"]
         if node:
             lines.append(f"  node: {node}")
         for place in (loc or Loc()).places:
@@ -30,6 +32,13 @@ class CompileError(SealiftError):
         if help:
             lines.append(f"  help: {help}")
         super().__init__("\n".join(lines), code=code)
+
+
+def joined(errors: Sequence[CompileError]) -> CompileError:
+    """One error that says all of several, under the first one's code."""
+    if len(errors) == 1:
+        return errors[0]
+    return CompileError("\n".join(str(e) for e in errors), code=errors[0].code)
 
 
 class InternalError(SealiftError):

@@ -57,7 +57,10 @@ def interpret(
     families: Mapping[str, Naive] = NO_FAMILIES,
     new_states: dict[str, Array] | None = None,
 ) -> list[Array | None]:
-    """The outputs (None where the model returns None), for inputs, weights and states by buffer name. `new_states` receives what the run leaves in each state."""
+    """The outputs (None where the model returns None), for inputs, weights and states by buffer name.
+
+    `new_states` receives what the run leaves in each state.
+    """
     sizes = bind_sizes([(b.name, b.shape, np.shape(values[b.name])) for b in loops.inputs], loops.sizes)
     env: dict[str, Array] = {}
     for b in (*loops.inputs, *loops.buffers):
@@ -114,7 +117,7 @@ def bind_sizes(arrays: Iterable[tuple[str, Sequence[Dim], Sequence[int]]], sizes
     for name, declared, given in arrays:
         if len(declared) != len(given):
             raise InputError(f"input {name!r}: {len(given)} dimensions, not {len(declared)}", code="E-INPUT-003")
-        for d, (size, actual) in enumerate(zip(declared, given)):
+        for d, (size, actual) in enumerate(zip(declared, given, strict=True)):
             symbol = size.as_sym
             if symbol is not None:
                 bound.setdefault(symbol.name, int(actual))
@@ -158,12 +161,12 @@ def round_bf16(x: Array) -> Array:
     x = np.asarray(x, np.float32)
     bits = x.view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(x), np.float32("nan"), rounded.view(np.float32))
+    return np.asarray(np.where(np.isnan(x), np.float32("nan"), rounded.view(np.float32)))
 
 
 def bf16_from_bits(bits: Array) -> Array:
     """Stored bf16 (uint16) as the interpreter holds it."""
-    return (np.asarray(bits).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return np.asarray((np.asarray(bits).astype(np.uint32) << np.uint32(16)).view(np.float32))
 
 
 def to_held(array: Array, dtype: DType) -> Array:
@@ -375,7 +378,7 @@ class _Block:
 
     def __post_init__(self) -> None:
         self.where = dict(self.sizes)
-        for k, (axis, (lo, hi)) in enumerate(zip(self.axes, self.ranges)):
+        for k, (axis, (lo, hi)) in enumerate(zip(self.axes, self.ranges, strict=True)):
             self.where[axis.name] = np.arange(lo, hi, dtype=np.int64).reshape([-1 if j == k else 1 for j in range(len(self.axes))])
 
     @property
@@ -535,12 +538,13 @@ class _Block:
             lo, hi = self.ranges[symbols[inner[0]]]
             stride, rest = (d_.evaluate(self.sizes) for d_ in split)
             first, last = rest + stride * lo, rest + stride * (hi - 1)
-            if stride < 1 or hi <= lo or not (0 <= first and last < array.shape[d]):
+            if stride < 1 or hi <= lo or not (first >= 0 and last < array.shape[d]):
                 return None
             key.append(slice(first, last + 1, stride))
             order.append(symbols[inner[0]])
         view = np.asarray(array[tuple(key)]).transpose(np.argsort(order))
-        return view.reshape([self.shape[k] if k in order else 1 for k in range(len(self.axes))])
+        reshaped: Array = view.reshape([self.shape[k] if k in order else 1 for k in range(len(self.axes))])
+        return reshaped
 
 
 def _either(a: Array | None, b: Array | None) -> Array | None:
@@ -560,7 +564,7 @@ def _blocks(extents: Sequence[int], splittable: int) -> Iterator[tuple[tuple[int
         if steps[k] * below <= BLOCK_ELEMS:
             break
         steps[k] = max(1, BLOCK_ELEMS // max(below, 1))
-    pieces = [[(lo, min(lo + s, n)) for lo in range(0, n, s)] if n > s else [(0, n)] for n, s in zip(extents, steps)]
+    pieces = [[(lo, min(lo + s, n)) for lo in range(0, n, s)] if n > s else [(0, n)] for n, s in zip(extents, steps, strict=True)]
     return cartesian(*pieces)
 
 

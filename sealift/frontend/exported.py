@@ -1,0 +1,658 @@
+"""ExportedProgram -> Graph.
+
+    ep.run_decompositions (rows of the operator table stay whole)  ->  one node per ATen call  ->  Graph + weights
+
+Sizes become Dims in arguments and never nodes; identities (alias, detach) vanish; assertions that types and ranges imply are dropped.
+Everything that cannot be compiled is collected and raised as one CompileError.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import sympy
+import torch
+from numpy.typing import NDArray
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export import graph_signature as gs
+from torch.utils import _pytree as pytree
+
+from sealift.diag.errors import CompileError, joined
+from sealift.diag.loc import Loc
+from sealift.frontend.locations import user_loc
+from sealift.frontend.sizes import Sizes, UnsupportedSize, collect_sizes, unmet_guards
+from sealift.ir.dim import Dim, dim
+from sealift.ir.dtype import DType, dtype_from_torch_name
+from sealift.ir.graph.types import Arg, Constant, Graph, Node, OpDef, State, TensorType, Value
+
+IDENTITIES = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default", "aten.lift_fresh.default"})
+IMPLIED = frozenset(  # checks of what types and ranges already say
+    {
+        "aten._assert_tensor_metadata.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+        "aten._assert_scalar.default",
+    }
+)
+PLACEMENT = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})  # no part of a tensor's value
+SCALAR_TENSOR = "aten.scalar_tensor.default"  # makes a number that the model returns out of a size
+MAX_PLACES = 8  # lines of the user's that one missing operator lists
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A parameter, buffer or lifted constant, row-major. bf16 is held as its uint16 bits."""
+
+    dtype: DType
+    array: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class InputEntry:
+    """One leaf of the model's inputs: a tensor of the graph, or a Python constant that export built in and every call has to repeat."""
+
+    name: str
+    value: Value | None
+    constant: Any = None
+
+
+@dataclass(frozen=True)
+class Imported:
+    graph: Graph
+    weights: Mapping[str, Weight]  # by fqn, each stored once
+    aliases: Mapping[str, str]  # fqn of a tied parameter -> the fqn that `weights` has
+    inputs: tuple[InputEntry, ...]  # every leaf, in the order of in_spec
+    output_kinds: tuple[str, ...]  # tensor | int | float | bool | none; a number is returned as a 0-d tensor of the graph
+
+
+def export_module(
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """torch.export.export, with its failure as a CompileError."""
+    try:
+        return torch.export.export(module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        raise CompileError(
+            f"torch.export cannot export {type(module).__name__}: {error}",
+            code="E-EXPORT-001",
+            help="export the model yourself with torch.export.export, and pass the exported program",
+        ) from error
+
+
+def from_export(ep: ExportedProgram, name: str, ops: Mapping[str, OpDef]) -> Imported:
+    """The graph of an exported program. `ops` are the operators that exist: they stay whole, all others are decomposed.
+
+    Errors: E-OP-001 operators without a row, E-DTYPE-001 a dtype sealift has not, E-EXPORT-002 an input that the model mutates,
+    E-EXPORT-003 an input that is neither a tensor nor a constant, E-EXPORT-004 an assumption about sizes or a size that depends on
+    data, E-EXPORT-005 a device other than the CPU. All that apply, in one.
+    """
+    return _Importer(ep, decompose(ep, ops), name, ops).run()
+
+
+def decompose(ep: ExportedProgram, ops: Mapping[str, OpDef]) -> ExportedProgram:
+    """To core ATen, but for operators that have a row. What then lacks a row goes on through the rest of torch's decompositions if all
+    of it ends in rows; else it stays, so that errors speak of core ATen and not of what it is made of."""
+    table = torch.export.default_decompositions()
+    for name in ops:
+        overload = _overload(name)
+        if overload is not None and overload in table:
+            del table[overload]
+    core = _run(ep, table)
+    hopeless: set[Any] = set()
+    for _ in range(4):  # a round gives up on at least one operator, or is the last
+        wanted = {t for t in _missing(core, ops) if t in torch._decomp.decomposition_table and t not in hopeless}
+        if not wanted:
+            return core
+        result, further = core, dict(_decompositions(wanted))
+        for _ in range(4):
+            result = _run(result, further)
+            deeper = {t for t in _missing(result, ops) if t in torch._decomp.decomposition_table and t not in further and t not in hopeless}
+            if not deeper:
+                break
+            further |= _decompositions(deeper)
+        left = {n.name: n for n in _calls(result) if n.target in _missing(result, ops) and n.target not in hopeless}
+        if not left:
+            return result
+        origins = {n.name: n.target for n in _calls(core)}
+        blamed = {origins[o] for n in left.values() for o in _origins(n) if o in origins and origins[o] in wanted}
+        hopeless |= blamed or wanted
+    return core
+
+
+def _run(ep: ExportedProgram, table: Any) -> ExportedProgram:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's own use of its pytrees
+        result: ExportedProgram = ep.run_decompositions(table)
+    return result
+
+
+def _decompositions(targets: Iterable[Any]) -> dict[Any, Any]:
+    return {t: torch._decomp.decomposition_table[t] for t in targets}
+
+
+def _missing(ep: ExportedProgram, ops: Mapping[str, OpDef]) -> set[Any]:
+    return {n.target for n in _calls(ep) if isinstance(n.target, torch._ops.OpOverload) and not _is_known(str(n.target), ops)}
+
+
+def _origins(node: fx.Node) -> list[str]:
+    """Names of the nodes that this one was made from, over all rounds of decomposition."""
+    names: list[str] = []
+    pending = list(node.meta.get("from_node") or [])
+    while pending:
+        source = pending.pop()
+        names.append(source.name)
+        pending.extend(source.from_node or [])
+    return names
+
+
+def _calls(ep: ExportedProgram) -> Iterable[fx.Node]:
+    return (n for n in ep.graph.nodes if n.op == "call_function")
+
+
+def _is_known(target: str, ops: Mapping[str, OpDef]) -> bool:
+    return target in ops or target in IDENTITIES or target in IMPLIED or target.startswith("aten.sym_")
+
+
+def _overload(name: str) -> Any:
+    namespace, _, rest = name.partition(".")
+    packet, _, overload = rest.rpartition(".")
+    found = getattr(getattr(torch.ops, namespace), packet, None)
+    return getattr(found, overload, None) if found is not None else None
+
+
+# ---- import --------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Importer:
+    original: ExportedProgram
+    ep: ExportedProgram
+    name: str
+    ops: Mapping[str, OpDef]
+    values: dict[str, Any] = field(default_factory=dict)  # fx node name -> Value | tuple of Values | None
+    names: set[str] = field(default_factory=set)
+    nodes: list[Node] = field(default_factory=list)
+    errors: list[CompileError] = field(default_factory=list)
+    missing: dict[str, list[tuple[str, Loc]]] = field(default_factory=dict)  # operator -> its nodes
+    sizes: Sizes = field(default_factory=Sizes)
+
+    def run(self) -> Imported:
+        placeholders = {n.name: n for n in self.ep.graph.nodes if n.op == "placeholder"}
+        entries = self.inputs(placeholders)
+        constants, weights, aliases = self.constants(placeholders)
+        guards = unmet_guards(self.original, self.sizes)
+        if guards:
+            self.refuse(
+                "E-EXPORT-004",
+                f"the model was exported for sizes with {'; '.join(guards[:3])} only, which sealift cannot check when it runs",
+                help="declare the dimension so that this always holds: Dim('batch', min=..., max=...), or 8*Dim('batch') for a multiple",
+            )
+        for node in self.ep.graph.nodes:
+            if node.op == "call_function":
+                self.call(node)
+            elif node.op == "get_attr":
+                self.values[node.name] = None  # a submodule of a higher-order operator, which is refused where it is called
+        outputs, kinds, output_names = self.outputs()
+        states = self.states(constants)
+        self.raise_errors()
+        used = {v.name for n in self.nodes for v in n.inputs} | {v.name for v in (*outputs, *(s.update for s in states)) if v is not None}
+        mutated = {s.fqn for s in states}
+        live = tuple(c for c in constants if c.value.name in used and c.fqn not in mutated)
+        stored = {c.fqn for c in live} | mutated
+        sizes = tuple(s for s in (d.as_sym for d in self.sizes.symbols.values()) if s is not None)
+        graph = Graph(
+            self.name,
+            sizes,
+            tuple(e.value for e in entries if e.value is not None),
+            live,
+            states,
+            tuple(self.nodes),
+            outputs,
+            output_names,
+            pytree.treespec_dumps(self.ep.call_spec.in_spec) if self.ep.call_spec.in_spec is not None else "",
+            pytree.treespec_dumps(self.ep.call_spec.out_spec) if self.ep.call_spec.out_spec is not None else "",
+        )
+        return Imported(
+            graph,
+            {fqn: w for fqn, w in weights.items() if fqn in stored},
+            {a: fqn for a, fqn in aliases.items() if fqn in stored},
+            entries,
+            kinds,
+        )
+
+    # ---- errors ----
+
+    def refuse(self, code: str, message: str, node: fx.Node | None = None, help: str = "") -> None:
+        loc = user_loc(node) if node is not None else None
+        self.errors.append(CompileError(message, code=code, loc=loc, node=self.node_text(node) if node is not None else "", help=help))
+
+    def miss(self, operator_name: str, node: fx.Node) -> None:
+        self.missing.setdefault(operator_name, []).append((self.node_text(node), user_loc(node)))
+
+    def node_text(self, node: fx.Node) -> str:
+        value = node.meta.get("val")
+        result = f": {self.type_text(value)}" if isinstance(value, torch.Tensor) else ""
+        args = [_arg_text(a) for a in node.args] + [f"{k}={_arg_text(v)}" for k, v in node.kwargs.items()]
+        return f"%{node.name}{result} = {_target_name(node)}({', '.join(args)})" if node.op == "call_function" else f"%{node.name}{result}"
+
+    def type_text(self, tensor: torch.Tensor) -> str:
+        dtype = dtype_from_torch_name(str(tensor.dtype)) or str(tensor.dtype).removeprefix("torch.")
+        return f"{dtype}[{', '.join(self.size_text(s) for s in tensor.shape)}]"
+
+    def size_text(self, size: Any) -> str:
+        try:
+            return str(self.sizes.dim(size))
+        except UnsupportedSize:
+            return str(size)
+
+    def raise_errors(self) -> None:
+        errors = list(self.errors)
+        found: list[CompileError] = []
+        for operator_name, places in sorted(self.missing.items()):
+            distinct = list(dict.fromkeys(p for _, loc in places for p in loc.places))
+            more = f" ({len(places)} nodes; {MAX_PLACES} of {len(distinct)} lines shown)" if len(distinct) > MAX_PLACES else ""
+            shown = Loc(tuple(distinct[:MAX_PLACES]))
+            found.append(CompileError(f"no lowering for {operator_name}{more}", code="E-OP-001", loc=shown, node=places[0][0], help=_HELP_MISSING))
+        if found or errors:
+            raise joined(list({str(e): e for e in found + errors}.values()))
+
+    # ---- what goes in ----
+
+    def inputs(self, placeholders: Mapping[str, fx.Node]) -> tuple[InputEntry, ...]:
+        specs = [s for s in self.ep.graph_signature.input_specs if s.kind is gs.InputKind.USER_INPUT]
+        names = input_names(self.ep, [s.arg.name for s in specs])
+        tensors = {n: placeholders[s.arg.name].meta["val"] for n, s in zip(names, specs, strict=True) if isinstance(s.arg, gs.TensorArgument)}
+        self.sizes = collect_sizes(self.original, tensors)
+        entries: list[InputEntry] = []
+        for user_name, spec in zip(names, specs, strict=True):
+            node = placeholders.get(spec.arg.name)
+            if isinstance(spec.arg, gs.TensorArgument) and node is not None:
+                value = self.define(user_name, node.meta["val"], node)
+                self.values[node.name] = value
+                entries.append(InputEntry(user_name, value))
+            elif isinstance(spec.arg, gs.ConstantArgument):
+                if node is not None:
+                    self.values[node.name] = spec.arg.value
+                entries.append(InputEntry(user_name, None, spec.arg.value))
+            else:
+                kind = type(spec.arg).__name__.removesuffix("Argument")
+                self.refuse("E-EXPORT-003", f"input {user_name!r} is a {kind}", node, help="pass it as a tensor, or as a constant when exporting")
+        for spec in self.ep.graph_signature.output_specs:
+            if spec.kind is gs.OutputKind.USER_INPUT_MUTATION:
+                self.refuse(
+                    "E-EXPORT-002",
+                    f"the model mutates its input {spec.target!r}",
+                    placeholders.get(str(spec.target)),
+                    help="return the new value, or keep it in a buffer of the module",
+                )
+        return tuple(entries)
+
+    def constants(self, placeholders: Mapping[str, fx.Node]) -> tuple[tuple[Constant, ...], dict[str, Weight], dict[str, str]]:
+        mutated = {s.target for s in self.ep.graph_signature.output_specs if s.kind in _STATE_UPDATES}
+        kinds = {gs.InputKind.PARAMETER: "parameter", gs.InputKind.BUFFER: "buffer", gs.InputKind.CONSTANT_TENSOR: "tensor"}
+        constants: list[Constant] = []
+        weights: dict[str, Weight] = {}
+        aliases: dict[str, str] = {}
+        canonical: dict[Any, Constant] = {}
+        for spec in self.ep.graph_signature.input_specs:
+            if spec.kind is gs.InputKind.USER_INPUT:
+                continue
+            node = placeholders[spec.arg.name]
+            if spec.kind not in kinds or spec.target is None:
+                what = "a Python object" if spec.kind is gs.InputKind.CUSTOM_OBJ else "an effect token"
+                self.refuse("E-EXPORT-003", f"the model holds {what}, {spec.target or spec.arg.name!r}", node)
+                continue
+            tensor = self.ep.state_dict.get(spec.target)
+            if tensor is None:
+                tensor = self.ep.constants[spec.target]
+            key = _storage_key(tensor)
+            if key is not None and spec.target not in mutated and key in canonical:
+                first = canonical[key]
+                self.values[node.name] = first.value
+                aliases[spec.target] = first.fqn
+                continue
+            value = self.define(spec.arg.name, tensor, node)
+            if value is None:
+                continue
+            constant = Constant(Value(value.name, TensorType(value.type.dtype, value.type.shape)), spec.target, kinds[spec.kind])
+            self.values[node.name] = constant.value
+            constants.append(constant)
+            weights[spec.target] = weight_of(tensor)
+            if key is not None and spec.target not in mutated:
+                canonical[key] = constant
+        return tuple(constants), weights, aliases
+
+    def states(self, constants: tuple[Constant, ...]) -> tuple[State, ...]:
+        by_fqn = {c.fqn: c for c in constants}
+        found: list[State] = []
+        for spec in self.ep.graph_signature.output_specs:
+            if spec.kind in _STATE_UPDATES and spec.target in by_fqn:
+                update = self.values.get(spec.arg.name)
+                if isinstance(update, Value):
+                    found.append(State(by_fqn[spec.target].value, spec.target, update))
+        return tuple(found)
+
+    # ---- values ----
+
+    def unique(self, wanted: str) -> str:
+        name, count = wanted, 1
+        while name in self.names:
+            name, count = f"{wanted}_{count}", count + 1
+        self.names.add(name)
+        return name
+
+    def define(self, wanted: str, tensor: torch.Tensor, node: fx.Node) -> Value | None:
+        """A value of the tensor's type; None, and an error noted, where the type is none of sealift's."""
+        dtype = dtype_from_torch_name(str(tensor.dtype))
+        if dtype is None or dtype is DType.C64:
+            known = ", ".join(d.torch_name for d in DType if d is not DType.C64)
+            self.refuse("E-DTYPE-001", f"{str(tensor.dtype).removeprefix('torch.')} is not supported", node, help=f"supported: {known}")
+            return None
+        if tensor.device.type not in ("cpu", "meta"):
+            self.refuse("E-EXPORT-005", f"a tensor on {tensor.device}", node, help="move the model and its inputs to the CPU before exporting")
+            return None
+        if tensor.layout is not torch.strided:
+            self.refuse("E-DTYPE-001", f"a tensor of layout {tensor.layout}", node)
+            return None
+        try:
+            shape = tuple(self.sizes.dim(s) for s in tensor.shape)
+        except UnsupportedSize as error:
+            self.refuse("E-EXPORT-004", f"a size that cannot be computed from the inputs' sizes: {error}", node)
+            return None
+        return Value(self.unique(wanted), TensorType(dtype, shape, self.order(tensor, shape)))
+
+    def order(self, tensor: torch.Tensor, shape: tuple[Dim, ...]) -> tuple[int, ...] | None:
+        try:
+            return dense_order(shape, tuple(self.sizes.dim(s) for s in tensor.stride()))
+        except UnsupportedSize:
+            return None
+
+    # ---- nodes ----
+
+    def call(self, node: fx.Node) -> None:
+        value = node.meta.get("val")
+        if node.target is operator.getitem:
+            source, position = self.values.get(_first(node).name), node.args[1]
+            self.values[node.name] = source[position] if isinstance(source, tuple) and isinstance(position, int) else None
+            return
+        if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+            return  # read where it is used
+        name = _target_name(node)
+        if name in IMPLIED:
+            self.check_assertion(node)
+            return
+        if name in IDENTITIES:
+            self.values[node.name] = self.values.get(_first(node).name)
+            return
+        op = self.ops.get(name)
+        if op is None or not isinstance(node.target, torch._ops.OpOverload):
+            self.miss(name, node)
+            self.values[node.name] = self.unknown(node, value)
+            return
+        args = self.arguments(op, node)
+        if args is None:  # refused, or behind something that is
+            self.values[node.name] = self.unknown(node, value)
+            return
+        outputs = self.results(node, value)
+        if any(o is None for o in outputs):
+            return
+        self.nodes.append(Node(op, args, tuple(o for o in outputs if o is not None), user_loc(node)))
+
+    def unknown(self, node: fx.Node, value: Any) -> Any:
+        """Values for a node that has no operator, so that what follows it can be looked at, too."""
+        results = value if isinstance(value, (tuple, list)) else (value,)
+        made = tuple(self.define_quietly(_stem(node), t, node) if isinstance(t, torch.Tensor) else None for t in results)
+        return made if isinstance(value, (tuple, list)) else made[0]
+
+    def define_quietly(self, wanted: str, tensor: torch.Tensor, node: fx.Node) -> Value | None:
+        """What stands behind a missing operator is reported only where its dtype is another reason."""
+        before = list(self.errors)
+        result = self.define(wanted, tensor, node)
+        behind = any(self.values.get(i.name, _LOST) in (None, _LOST) for i in node.all_input_nodes if isinstance(i.meta.get("val"), torch.Tensor))
+        self.errors = before + [e for e in self.errors[len(before) :] if e.code == "E-DTYPE-001" and not behind]
+        return result
+
+    def results(self, node: fx.Node, value: Any) -> tuple[Value | None, ...]:
+        if isinstance(value, torch.Tensor):
+            result = self.define(_stem(node), value, node)
+            self.values[node.name] = result
+            return (result,)
+        if isinstance(value, (tuple, list)) and all(isinstance(v, torch.Tensor) for v in value):
+            results = tuple(self.define(f"{_stem(node)}_out{k}", v, node) for k, v in enumerate(value))
+            self.values[node.name] = results
+            return results
+        self.refuse("E-EXPORT-003", f"{_target_name(node)} gives something other than tensors", node)
+        return (None,)
+
+    def arguments(self, op: OpDef, node: fx.Node) -> tuple[tuple[str, Arg], ...] | None:
+        schema = node.target._schema  # type: ignore[union-attr,unused-ignore]
+        known = {p.name for p in op.params}
+        given: dict[str, Any] = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
+        result: list[tuple[str, Arg]] = []
+        for parameter in schema.arguments:
+            if parameter.name not in given:
+                continue
+            raw = given[parameter.name]
+            if parameter.name in PLACEMENT and parameter.name not in known:
+                if isinstance(raw, torch.device) and raw.type not in ("cpu", "meta"):
+                    self.refuse("E-EXPORT-005", f"a tensor on {raw}", node, help="move the model and its inputs to the CPU before exporting")
+                continue
+            if parameter.has_default_value() and _same(raw, parameter.default_value):
+                continue
+            if parameter.name not in known:
+                self.miss(f"{op.name} with {parameter.name}={_arg_text(raw)}", node)
+                return None
+            try:
+                converted = self.argument(raw)
+            except UnsupportedSize as error:
+                self.refuse("E-EXPORT-004", f"a number that cannot be computed from the inputs' sizes: {error}", node)
+                return None
+            except TypeError as error:
+                self.refuse("E-DTYPE-001", f"argument {parameter.name}: {error}", node)
+                return None
+            if converted is _LOST:
+                return None
+            result.append((parameter.name, converted))
+        return tuple(result)
+
+    def argument(self, raw: Any) -> Arg:
+        if isinstance(raw, fx.Node):
+            value = raw.meta.get("val")
+            if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                return self.argument(value)
+            found = self.values.get(raw.name, _LOST)
+            return _LOST if found is None and isinstance(value, torch.Tensor) else found
+        if isinstance(raw, torch.SymInt):
+            size = self.sizes.dim(raw)
+            return size.value if size.is_const else size
+        if isinstance(raw, (torch.SymFloat, torch.SymBool)):
+            raise UnsupportedSize(f"{raw.node.expr} ({type(raw).__name__})")
+        if isinstance(raw, torch.dtype):
+            dtype = dtype_from_torch_name(str(raw))
+            if dtype is None or dtype is DType.C64:
+                raise TypeError(f"{raw} is not supported")
+            return dtype
+        if isinstance(raw, (torch.layout, torch.memory_format, torch.device)):
+            return str(raw).removeprefix("torch.")
+        if isinstance(raw, (list, tuple)):
+            parts = tuple(self.argument(r) for r in raw)
+            return _LOST if any(p is _LOST for p in parts) else parts
+        if raw is None or isinstance(raw, (bool, int, float, str)):
+            return raw
+        raise TypeError(f"{raw!r} of type {type(raw).__name__} is not supported")
+
+    def check_assertion(self, node: fx.Node) -> None:
+        """Drops what types and ranges imply; refuses what would have to be checked when the model runs."""
+        if _target_name(node) != "aten._assert_scalar.default":
+            return
+        condition = node.args[0].meta.get("val") if isinstance(node.args[0], fx.Node) else node.args[0]
+        if isinstance(condition, torch.SymBool):
+            relation = condition.node.expr
+            known = all(s.name in self.sizes.symbols for s in relation.free_symbols)
+            if not known or self.sizes.holds(relation):
+                return  # about data-dependent sizes: refused where such a size is used
+            self.refuse("E-EXPORT-004", f"an assertion about sizes, {relation}, which sealift cannot check when the model runs", node)
+        elif condition is not True and condition is not sympy.true:
+            self.refuse("E-EXPORT-004", "an assertion that sealift cannot check when the model runs", node)
+
+    # ---- what comes out ----
+
+    def outputs(self) -> tuple[tuple[Value | None, ...], tuple[str, ...], tuple[str, ...]]:
+        values: list[Value | None] = []
+        kinds: list[str] = []
+        (output_node,) = (n for n in self.ep.graph.nodes if n.op == "output")
+        for spec, raw in zip(self.ep.graph_signature.output_specs, output_node.args[0], strict=True):
+            if spec.kind is not gs.OutputKind.USER_OUTPUT:
+                continue
+            number = raw.meta.get("val") if isinstance(raw, fx.Node) else raw
+            if isinstance(raw, fx.Node) and isinstance(number, torch.Tensor):
+                values.append(self.values.get(raw.name))
+                kinds.append("tensor")
+            elif number is None:
+                values.append(None)
+                kinds.append("none")
+            elif isinstance(number, (bool, int, float, torch.SymInt)):
+                kinds.append("bool" if isinstance(number, bool) else "float" if isinstance(number, float) else "int")
+                values.append(self.number(number, raw if isinstance(raw, fx.Node) else output_node))
+            else:
+                self.refuse("E-EXPORT-003", f"the model returns {number!r} of type {type(number).__name__}", output_node)
+        return tuple(values), tuple(kinds), output_names(self.ep, len(values))
+
+    def number(self, number: Any, node: fx.Node) -> Value | None:
+        """A Python number that the model returns, as a 0-d tensor."""
+        op = self.ops.get(SCALAR_TENSOR)
+        if op is None:
+            self.miss(SCALAR_TENSOR, node)
+            return None
+        try:
+            argument = self.argument(number)
+        except UnsupportedSize as error:
+            self.refuse("E-EXPORT-004", f"a number that cannot be computed from the inputs' sizes: {error}", node)
+            return None
+        dtype = DType.BOOL if isinstance(number, bool) else DType.F64 if isinstance(number, float) else DType.I64
+        value = Value(self.unique("number"), TensorType(dtype, ()))
+        self.nodes.append(Node(op, (("s", argument), ("dtype", dtype)), (value,), user_loc(node)))
+        return value
+
+
+_STATE_UPDATES = frozenset(k for k in (gs.OutputKind.BUFFER_MUTATION, getattr(gs.OutputKind, "PARAMETER_MUTATION", None)) if k is not None)
+_LOST = object()  # stands for a value whose definition was refused
+_HELP_MISSING = "`sealift ops --missing model.pt2` lists every operator that lacks a row"
+
+
+def _first(node: fx.Node) -> fx.Node:
+    first = node.args[0]
+    assert isinstance(first, fx.Node)
+    return first
+
+
+def _stem(node: fx.Node) -> str:
+    """The node's name without torch's numbering, which sizes take part in."""
+    return re.sub(r"(_\d+)+$", "", node.name)
+
+
+def _target_name(node: fx.Node) -> str:
+    target = node.target
+    return str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
+
+
+def _arg_text(raw: Any) -> str:
+    if isinstance(raw, fx.Node):
+        return f"%{raw.name}"
+    if isinstance(raw, (list, tuple)):
+        return f"[{', '.join(_arg_text(r) for r in raw)}]"
+    return repr(raw).removeprefix("torch.") if not isinstance(raw, str) else f'"{raw}"'
+
+
+def _same(raw: Any, default: Any) -> bool:
+    if isinstance(raw, (list, tuple)) and isinstance(default, (list, tuple)):
+        return len(raw) == len(default) and all(_same(a, b) for a, b in zip(raw, default, strict=True))
+    if type(raw) is not type(default) or not isinstance(raw, (bool, int, float, str, type(None))):
+        return False
+    return repr(raw) == repr(default)  # tells -0.0 from 0.0
+
+
+# ---- layouts, weights, names ---------------------------------------------------------------------------------------------------
+
+
+def dense_order(shape: tuple[Dim, ...], strides: tuple[Dim, ...]) -> tuple[int, ...] | None:
+    """Dimensions from outermost to innermost if the strides are those of a dense permutation; None if that is row-major, or if they
+    are not. A dimension of size 1 may have any stride."""
+    one = dim(1)
+    remaining = list(range(len(shape)))
+    inner_first: list[int] = []
+    expected = one
+    while remaining:
+        found = [d for d in remaining if strides[d] == expected] or [d for d in remaining if shape[d] == one]
+        if not found:
+            return None
+        here = found[-1]
+        remaining.remove(here)
+        inner_first.append(here)
+        expected = expected * shape[here]
+    order = tuple(reversed(inner_first))
+    moved = [d for d in order if shape[d] != one]
+    return None if moved == sorted(moved) else order
+
+
+def _storage_key(tensor: torch.Tensor) -> Any:
+    """Equal for tensors that are the same memory seen the same way; None for an empty one, which shares nothing."""
+    if tensor.numel() == 0:
+        return None
+    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
+def weight_of(tensor: torch.Tensor) -> Weight:
+    dtype = dtype_from_torch_name(str(tensor.dtype))
+    assert dtype is not None
+    data = tensor.detach().contiguous()
+    if dtype is DType.BF16:
+        return Weight(dtype, data.view(torch.int16).numpy().view(np.uint16))
+    return Weight(dtype, data.numpy())
+
+
+def _path_text(path: Sequence[Any]) -> list[str]:
+    return [str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in path]
+
+
+def _leaf_paths(spec: Any) -> list[list[str]]:
+    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    return [_path_text(path) for path, _ in pytree.tree_flatten_with_path(tree)[0]]
+
+
+def input_names(ep: ExportedProgram, fallback: list[str]) -> list[str]:
+    """The forward's parameter for each leaf, with the way into it: "x", "batch.ids", "pair.0"."""
+    spec = ep.call_spec.in_spec
+    entry = ep.module_call_graph[0] if ep.module_call_graph else None
+    parameters = list(getattr(entry.signature, "forward_arg_names", None) or []) if entry is not None and entry.signature is not None else []
+    if spec is None or spec.num_leaves != len(fallback):
+        return fallback
+    names: list[str] = []
+    for path, other in zip(_leaf_paths(spec), fallback, strict=True):
+        head, rest = path[0], path[1:]
+        if head == "0":
+            position = int(rest[0])
+            first = parameters[position] if position < len(parameters) else (other if len(rest) == 1 else other.partition("_")[0])
+            names.append(".".join([first, *rest[1:]]))
+        else:
+            names.append(".".join(rest))
+    return names if len(set(names)) == len(names) else fallback
+
+
+def output_names(ep: ExportedProgram, count: int) -> tuple[str, ...]:
+    """A dict's keys ("logits", "hidden.0"); "output" for a single tensor, "output.0", "output.1" for a tuple."""
+    spec = ep.call_spec.out_spec
+    if spec is None or spec.num_leaves != count:
+        return tuple(f"output.{k}" for k in range(count)) if count != 1 else ("output",)
+    keyed = spec.type is not None and not issubclass(spec.type, (tuple, list))
+    return tuple(".".join(path if keyed and path else ["output", *path]) for path in _leaf_paths(spec))
