@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print the polynomial coefficients of math.h: minimax fits, rounded to float one by one.
+"""Print the polynomial coefficients of elementary.h: minimax fits, rounded to float one by one.
 
 Each fit finds p of the given degree that minimises max |weight(x) (p(x) - f(x))| over an interval, by least squares whose
 weights are multiplied by the errors they leave (Lawson 1961), on values computed to 40 digits. Then the constant

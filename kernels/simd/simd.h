@@ -1,6 +1,6 @@
-// The one header a generated kernel includes: vectors (vec.h) and elementary functions on them (math.h).
+// The one header a generated kernel includes: vectors (vec.h) and elementary functions on them (elementary.h).
 #pragma once
 
 #include "isa.h"
 #include "vec.h"
-#include "math.h"
+#include "elementary.h"

@@ -449,7 +449,7 @@ template <class To, class From> SEALIFT_INLINE Vec<To> cast(Vec<From> v) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Operators, for legible kernels and math.h; the names below are what generated code uses
+// Operators, for legible kernels and elementary.h; the names below are what generated code uses
 
 #define SEALIFT_WRAPPING_(name, op) \
   template <class T> SEALIFT_INLINE Vec<T> name(Vec<T> a, Vec<T> b) { \
