@@ -8,153 +8,20 @@
 #include "../../contracts/sealift_model.h"
 #include "activations.h"
 #include "lanes.h"
+#include "tile.h"
 
 namespace SEALIFT_NS {
 namespace {
 
-constexpr int kPanel = 32; // columns of a packed panel: SEALIFT_PANEL32
-constexpr int kTileVectors = 2;
-constexpr int kTileColumns = kTileVectors * kWidth;
-constexpr int kTileRows = kWidth == 16 ? 14 : kWidth == 8 ? 6 : 4; // accumulators + 2 of B + 1 of A fill 32, 16, 16 registers
 constexpr int kBlockDepth = kWidth == 16 ? 384 : 256;              // a block of B is kBlockDepth * 128 bytes
 constexpr int kBlockRows = kWidth == 16 ? 252 : 144;               // a block of A stays in L2
 constexpr int64_t kNearCacheBytes = kWidth == 16 ? 1 << 20 : 256 << 10; // of L2, for A
 constexpr int64_t kSmallBytes = 64 << 10; // of B, below which nothing is fetched ahead
-constexpr int kPrefetchEvery = kWidth == 16 ? 1 : 2;                    // k-steps between two prefetches
 constexpr int kGemvRows = kWidth == 16 ? 4 : kWidth == 8 ? 3 : 1;       // rows that share one pass over B when m <= 4
 constexpr int64_t kGemvMaxRows = 4;
 constexpr int64_t kGemvBlockDepth = 128;      // k-block when the rows take more than one pass: 16 KB of B, from L1 the second time
 constexpr int64_t kGemvPrefetchFloats = 512; // how far ahead of the multiply B is fetched
 constexpr int64_t kForkWork = 1 << 17; // multiply-adds below which a fork costs more than it saves (2 to 4 us)
-
-enum TileFlags : int32_t { kFromC = 1, kAddBias = 2, kRelu = 4, kAddResidual = 8, kPostRelu = 16 };
-
-struct Tile {
-  const float *a;
-  int64_t lda;
-  const float *b; // rows of kPanel floats
-  float *c;
-  int64_t ldc;
-  int64_t k;
-  const float *bias;
-  const float *residual;
-  int64_t ldr;
-  const char *prefetch; // the tile's share of the next block of B
-  int64_t prefetch_step_bytes;
-  int32_t flags;
-};
-
-template <int kRows, int kVectors>
-void tile_kernel(const Tile &t) {
-  Lanes sum[kRows][kVectors];
-  const int64_t lda = t.lda, ldc = t.ldc;
-  float *c = t.c;
-  if (t.flags & kFromC) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = load_lanes(c + i * ldc + v * kWidth);
-  } else {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) {
-      __builtin_prefetch(c + i * ldc, 1, 3);
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = Lanes{};
-    }
-  }
-
-  // Three rows a pointer: [p], [p + lda], [p + 2 lda] are addressing modes, so the step along k costs no row an instruction of its own.
-  constexpr int kPointers = (kRows + 2) / 3;
-  const float *row[kPointers];
-#pragma GCC unroll 8
-  for (int g = 0; g < kPointers; g++) row[g] = t.a + 3 * g * lda;
-  const float *b = t.b;
-  const char *prefetch = t.prefetch;
-  const int64_t prefetch_step = t.prefetch_step_bytes;
-  auto step = [&](int kk) __attribute__((always_inline)) {
-    Lanes bv[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) {
-      Lanes av = broadcast(row[i / 3][(i % 3) * lda + kk]);
-#if SEALIFT_LANES == SEALIFT_DEFAULT_LANES
-      if (kVectors > 1) asm("" : "+v"(av)); // one broadcast for both products, not one in each one's memory operand
-#endif
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = multiply_add(av, bv[v], sum[i][v]);
-    }
-  };
-  int64_t k = t.k;
-  for (; k >= 4; k -= 4) {
-#pragma GCC unroll 4
-    for (int kk = 0; kk < 4; kk++) {
-      if (kk % kPrefetchEvery == 0) {
-        __builtin_prefetch(prefetch, 0, 2);
-        prefetch += prefetch_step;
-      }
-      step(kk);
-    }
-    b += 4 * kPanel;
-#pragma GCC unroll 8
-    for (int g = 0; g < kPointers; g++) {
-      row[g] += 4;
-      asm("" : "+r"(row[g]));
-    }
-  }
-  for (; k > 0; k--) {
-    step(0);
-    b += kPanel;
-#pragma GCC unroll 8
-    for (int g = 0; g < kPointers; g++) row[g] += 1;
-  }
-
-  if (t.flags & kAddBias) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) {
-      const Lanes bias = load_lanes(t.bias + v * kWidth);
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; i++) sum[i][v] += bias;
-    }
-  }
-  if (t.flags & kRelu) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
-  }
-  if (t.flags & kAddResidual) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(t.residual + i * t.ldr + v * kWidth);
-    if (t.flags & kPostRelu) {
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) store_lanes(c + i * ldc + v * kWidth, sum[i][v]);
-}
-
-using TileKernel = void (*)(const Tile &);
-
-#define SEALIFT_TILE_ROW(rows) {tile_kernel<rows, 1>, tile_kernel<rows, 2>}
-const TileKernel kTileKernels[kTileRows][kTileVectors] = {
-    SEALIFT_TILE_ROW(1), SEALIFT_TILE_ROW(2), SEALIFT_TILE_ROW(3), SEALIFT_TILE_ROW(4),
-#if SEALIFT_LANES >= 8
-    SEALIFT_TILE_ROW(5), SEALIFT_TILE_ROW(6),
-#endif
-#if SEALIFT_LANES >= 16
-    SEALIFT_TILE_ROW(7), SEALIFT_TILE_ROW(8), SEALIFT_TILE_ROW(9), SEALIFT_TILE_ROW(10),
-    SEALIFT_TILE_ROW(11), SEALIFT_TILE_ROW(12), SEALIFT_TILE_ROW(13), SEALIFT_TILE_ROW(14),
-#endif
-};
-#undef SEALIFT_TILE_ROW
 
 // out[kRows][kPanel] (+)= A * one panel: B is streamed once, kDeep steps of k side by side so that the additions overlap.
 template <int kRows, int kDeep>
@@ -287,10 +154,6 @@ void finish(const GemmF32 &g, const float *from, int64_t ldf, float *c, int64_t 
   if (g.post_activation != kActivationNone) activate_any(g.post_activation, c, g.ldc, c, g.ldc, rows, columns, nullptr);
 }
 
-typedef float Quad __attribute__((vector_size(16)));
-typedef float QuadAnywhere __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int32_t QuadIndex __attribute__((vector_size(16)));
-
 // One block [depth][kPanel] of B from where it lies, columns past `columns` zero.
 void pack_block(const GemmF32 &g, const float *b, int64_t k0, int64_t depth, int64_t n0, float *to) {
   const int64_t columns = g.n - n0 < kPanel ? g.n - n0 : kPanel;
@@ -312,36 +175,14 @@ void pack_block(const GemmF32 &g, const float *b, int64_t k0, int64_t depth, int
     int64_t k = 0;
     if (j0 + 4 <= columns) {
       for (; k + 4 <= depth; k += 4) {
-        const float *f = from + j0 * g.ldb + k;
-        const Quad r0 = *reinterpret_cast<const QuadAnywhere *>(f), r1 = *reinterpret_cast<const QuadAnywhere *>(f + g.ldb);
-        const Quad r2 = *reinterpret_cast<const QuadAnywhere *>(f + 2 * g.ldb), r3 = *reinterpret_cast<const QuadAnywhere *>(f + 3 * g.ldb);
-        const Quad low01 = __builtin_shuffle(r0, r1, QuadIndex{0, 4, 1, 5}), high01 = __builtin_shuffle(r0, r1, QuadIndex{2, 6, 3, 7});
-        const Quad low23 = __builtin_shuffle(r2, r3, QuadIndex{0, 4, 1, 5}), high23 = __builtin_shuffle(r2, r3, QuadIndex{2, 6, 3, 7});
-        float *t = to + k * kPanel + j0;
-        *reinterpret_cast<QuadAnywhere *>(t) = __builtin_shuffle(low01, low23, QuadIndex{0, 1, 4, 5});
-        *reinterpret_cast<QuadAnywhere *>(t + kPanel) = __builtin_shuffle(low01, low23, QuadIndex{2, 3, 6, 7});
-        *reinterpret_cast<QuadAnywhere *>(t + 2 * kPanel) = __builtin_shuffle(high01, high23, QuadIndex{0, 1, 4, 5});
-        *reinterpret_cast<QuadAnywhere *>(t + 3 * kPanel) = __builtin_shuffle(high01, high23, QuadIndex{2, 3, 6, 7});
+        const Quads t = transpose(load_quads(from + j0 * g.ldb + k, g.ldb));
+        for (int i = 0; i < 4; i++) store_quad(to + (k + i) * kPanel + j0, t.row[i]);
       }
     }
     for (; k < depth; k++)
       for (int64_t j = j0; j < j0 + 4; j++) to[k * kPanel + j] = j < columns ? from[j * g.ldb + k] : 0.0f;
   }
 }
-
-SEALIFT_INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// `total` in `parts` runs whose lengths differ by one at most. One part costs no division: small products are counted in nanoseconds.
-struct Split {
-  int64_t each, longer;
-  SEALIFT_INLINE Split(int64_t total, int64_t parts) : each(total), longer(0) {
-    if (parts > 1) {
-      each = static_cast<int64_t>(static_cast<uint32_t>(total) / static_cast<uint32_t>(parts)); // rows of a block: 32 bits hold them
-      longer = total - each * parts;
-    }
-  }
-  SEALIFT_INLINE int64_t start(int64_t i) const { return i * each + (i < longer ? i : longer); }
-};
 
 struct Depth { // the blocks of k; there is one even when k is 0
   int64_t blocks, each;

@@ -1,0 +1,182 @@
+// The register tile: a few rows of A times one or two vectors of B, accumulators in registers. Shared by the GEMM and attention families.
+#ifndef SEALIFT_KERNELS_GEMM_TILE_H
+#define SEALIFT_KERNELS_GEMM_TILE_H
+
+#include "activations.h"
+#include "lanes.h"
+
+namespace SEALIFT_NS {
+namespace {
+
+constexpr int kPanel = 32; // columns of a packed panel: SEALIFT_PANEL32
+constexpr int kTileVectors = 2;
+constexpr int kTileColumns = kTileVectors * kWidth;
+constexpr int kTileRows = kWidth == 16 ? 14 : kWidth == 8 ? 6 : 4; // accumulators + 2 of B + 1 of A fill 32, 16, 16 registers
+constexpr int kPrefetchEvery = kWidth == 16 ? 1 : 2; // k-steps between two prefetches
+
+enum TileFlags : int32_t { kFromC = 1, kAddBias = 2, kRelu = 4, kAddResidual = 8, kPostRelu = 16 };
+
+struct Tile {
+  const float *a;
+  int64_t lda;
+  const float *b; // rows of kPanel floats
+  float *c;
+  int64_t ldc;
+  int64_t k;
+  const float *bias;
+  const float *residual;
+  int64_t ldr;
+  const char *prefetch; // the tile's share of the next block of B
+  int64_t prefetch_step_bytes;
+  int32_t flags;
+};
+
+template <int kRows, int kVectors>
+void tile_kernel(const Tile &t) {
+  Lanes sum[kRows][kVectors];
+  const int64_t lda = t.lda, ldc = t.ldc;
+  float *c = t.c;
+  if (t.flags & kFromC) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) sum[i][v] = load_lanes(c + i * ldc + v * kWidth);
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++) {
+      __builtin_prefetch(c + i * ldc, 1, 3);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) sum[i][v] = Lanes{};
+    }
+  }
+
+  // Three rows a pointer: [p], [p + lda], [p + 2 lda] are addressing modes, so the step along k costs no row an instruction of its own.
+  constexpr int kPointers = (kRows + 2) / 3;
+  const float *row[kPointers];
+#pragma GCC unroll 8
+  for (int g = 0; g < kPointers; g++) row[g] = t.a + 3 * g * lda;
+  const float *b = t.b;
+  const char *prefetch = t.prefetch;
+  const int64_t prefetch_step = t.prefetch_step_bytes;
+  auto step = [&](int kk) __attribute__((always_inline)) {
+    Lanes bv[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; v++) bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++) {
+      Lanes av = broadcast(row[i / 3][(i % 3) * lda + kk]);
+#if SEALIFT_LANES == SEALIFT_DEFAULT_LANES
+      if (kVectors > 1) asm("" : "+v"(av)); // one broadcast for both products, not one in each one's memory operand
+#endif
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) sum[i][v] = multiply_add(av, bv[v], sum[i][v]);
+    }
+  };
+  int64_t k = t.k;
+  for (; k >= 4; k -= 4) {
+#pragma GCC unroll 4
+    for (int kk = 0; kk < 4; kk++) {
+      if (kk % kPrefetchEvery == 0) {
+        __builtin_prefetch(prefetch, 0, 2);
+        prefetch += prefetch_step;
+      }
+      step(kk);
+    }
+    b += 4 * kPanel;
+#pragma GCC unroll 8
+    for (int g = 0; g < kPointers; g++) {
+      row[g] += 4;
+      asm("" : "+r"(row[g]));
+    }
+  }
+  for (; k > 0; k--) {
+    step(0);
+    b += kPanel;
+#pragma GCC unroll 8
+    for (int g = 0; g < kPointers; g++) row[g] += 1;
+  }
+
+  if (t.flags & kAddBias) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; v++) {
+      const Lanes bias = load_lanes(t.bias + v * kWidth);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; i++) sum[i][v] += bias;
+    }
+  }
+  if (t.flags & kRelu) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
+  }
+  if (t.flags & kAddResidual) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(t.residual + i * t.ldr + v * kWidth);
+    if (t.flags & kPostRelu) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; v++) store_lanes(c + i * ldc + v * kWidth, sum[i][v]);
+}
+
+typedef float Quad __attribute__((vector_size(16)));
+typedef float QuadAnywhere __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t QuadIndex __attribute__((vector_size(16)));
+
+// Four rows of four: the unit in which matrices are transposed.
+struct Quads {
+  Quad row[4];
+};
+SEALIFT_INLINE Quad load_quad(const float *p) { return *reinterpret_cast<const QuadAnywhere *>(p); }
+SEALIFT_INLINE void store_quad(float *p, Quad x) { *reinterpret_cast<QuadAnywhere *>(p) = x; }
+SEALIFT_INLINE Quads load_quads(const float *p, int64_t stride) {
+  return {{load_quad(p), load_quad(p + stride), load_quad(p + 2 * stride), load_quad(p + 3 * stride)}};
+}
+SEALIFT_INLINE Quads transpose(Quads x) {
+  const Quad low01 = __builtin_shuffle(x.row[0], x.row[1], QuadIndex{0, 4, 1, 5}), high01 = __builtin_shuffle(x.row[0], x.row[1], QuadIndex{2, 6, 3, 7});
+  const Quad low23 = __builtin_shuffle(x.row[2], x.row[3], QuadIndex{0, 4, 1, 5}), high23 = __builtin_shuffle(x.row[2], x.row[3], QuadIndex{2, 6, 3, 7});
+  return {{__builtin_shuffle(low01, low23, QuadIndex{0, 1, 4, 5}), __builtin_shuffle(low01, low23, QuadIndex{2, 3, 6, 7}),
+           __builtin_shuffle(high01, high23, QuadIndex{0, 1, 4, 5}), __builtin_shuffle(high01, high23, QuadIndex{2, 3, 6, 7})}};
+}
+
+using TileKernel = void (*)(const Tile &);
+
+#define SEALIFT_TILE_ROW(rows) {tile_kernel<rows, 1>, tile_kernel<rows, 2>}
+const TileKernel kTileKernels[kTileRows][kTileVectors] = {
+    SEALIFT_TILE_ROW(1), SEALIFT_TILE_ROW(2), SEALIFT_TILE_ROW(3), SEALIFT_TILE_ROW(4),
+#if SEALIFT_LANES >= 8
+    SEALIFT_TILE_ROW(5), SEALIFT_TILE_ROW(6),
+#endif
+#if SEALIFT_LANES >= 16
+    SEALIFT_TILE_ROW(7), SEALIFT_TILE_ROW(8), SEALIFT_TILE_ROW(9), SEALIFT_TILE_ROW(10),
+    SEALIFT_TILE_ROW(11), SEALIFT_TILE_ROW(12), SEALIFT_TILE_ROW(13), SEALIFT_TILE_ROW(14),
+#endif
+};
+#undef SEALIFT_TILE_ROW
+
+SEALIFT_INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// `total` in `parts` runs whose lengths differ by one at most. One part costs no division: small products are counted in nanoseconds.
+struct Split {
+  int64_t each, longer;
+  SEALIFT_INLINE Split(int64_t total, int64_t parts) : each(total), longer(0) {
+    if (parts > 1) {
+      each = static_cast<int64_t>(static_cast<uint32_t>(total) / static_cast<uint32_t>(parts)); // rows of a block: 32 bits hold them
+      longer = total - each * parts;
+    }
+  }
+  SEALIFT_INLINE int64_t start(int64_t i) const { return i * each + (i < longer ? i : longer); }
+};
+
+} // namespace
+} // namespace SEALIFT_NS
+#endif
