@@ -1,0 +1,59 @@
+"""Sealift: compile PyTorch models ahead of time into sealed packages that run without PyTorch.
+
+    path = sealift.compile(exported_program, "model.pt2")     # needs sealift[compile]
+    model = sealift.load("model.pt2")                         # NumPy alone
+    y = model(x)
+
+Nothing is imported before it is used: `import sealift` costs no torch, and loading a package never imports it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from sealift.diag.errors import CompileError, InternalError, SealiftError
+
+if TYPE_CHECKING:
+    from sealift.check_package import check
+    from sealift.load import Context, Model, load
+    from sealift.options import Options
+    from sealift.pipeline import compile
+
+__version__ = "0.1.0"
+__all__ = ["CompileError", "Context", "InternalError", "Model", "Options", "SealiftError", "check", "compile", "load"]
+
+_HOMES = {
+    "Context": "sealift.load",
+    "Model": "sealift.load",
+    "Options": "sealift.options",
+    "check": "sealift.check_package",
+    "compile": "sealift.pipeline",
+}
+
+
+class _Package(ModuleType):
+    """`sealift.load` is the function, though a module of that name lies in the package: importing a submodule binds its name here, so the
+    name is a property that keeps the function."""
+
+    @property
+    def load(self) -> Any:
+        return importlib.import_module("sealift.load").load
+
+    @load.setter
+    def load(self, module: ModuleType) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,231 @@
+"""The loaded model. Imports numpy and the native module, never torch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sealift import _runtime
+from sealift.errors import ArgumentError, InputCountError
+from sealift.tree import Tree, flatten, parse_tree, unflatten
+
+_ISAS = ("baseline", "avx2", "avx512", "amx")
+_VERIFY = {"code": 0, "all": 1}
+_DTYPES = {  # (DLPack code, bits)
+    (2, 32): "float32",
+    (2, 64): "float64",
+    (2, 16): "float16",
+    (4, 16): "bfloat16",
+    (0, 8): "int8",
+    (0, 16): "int16",
+    (0, 32): "int32",
+    (0, 64): "int64",
+    (1, 8): "uint8",
+    (6, 8): "bool",
+    (5, 64): "complex64",
+}
+_SINGLE, _TUPLE, _LIST, _OTHER = range(4)  # bindings/model.h: enum class Structure
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One size: `text` as the user declared it ("batch", "2*seq", "10"), and what it may be."""
+
+    text: str
+    min: int
+    max: int
+
+    def __str__(self) -> str:
+        return self.text if self.min == self.max else f"{self.text}={self.min}..{self.max}"
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+    is_none: bool = False  # an output where the model returns None
+
+    def __str__(self) -> str:
+        return f"{self.name}: None" if self.is_none else f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    id: int
+    name: str
+    ops: str  # the ATen operators it stands for
+    origin: str  # the user's file:line and module path
+
+
+@dataclass(frozen=True)
+class Constant:
+    fqn: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def load(
+    path: str | os.PathLike[str],
+    model: str | None = None,
+    num_threads: int | None = None,
+    isa: str | None = None,
+    verify: str = "all",
+) -> Model:
+    """Reads, verifies and loads one model of a package. Loading a package lets its code run: load what you trust.
+
+    model: its name; None for the only one, else the one called "model".
+    num_threads: what a run may use, the caller's thread included; None for every core the process may use.
+    isa: "baseline", "avx2", "avx512" or "amx"; None for the best that both the package and the machine have.
+    verify: "all", or "code" to skip the weights' checksum.
+    Errors: FileError, PackageError, IntegrityError, VersionError, ModelNameError, IsaError, LibraryError."""
+    if verify not in _VERIFY:
+        raise ArgumentError(f"verify={verify!r}; help: one of {', '.join(map(repr, _VERIFY))}")
+    if isa is not None and isa not in _ISAS:
+        raise ArgumentError(f"isa={isa!r}; help: one of {', '.join(map(repr, _ISAS))}")
+    if num_threads is not None and num_threads < 1:
+        raise ArgumentError(f"num_threads={num_threads}; help: at least 1, or None for every core")
+    return Model(os.fspath(path), model, num_threads or 0, -1 if isa is None else _ISAS.index(isa), _VERIFY[verify])
+
+
+class Model(_runtime.Model):
+    """Call it with the tensors of the exported call: NumPy arrays, torch tensors or anything with DLPack; the outputs are of the first
+    input's kind. `out=` gives preallocated outputs. Any number of threads may call it; a model with state runs one call at a time."""
+
+    def __init__(self, path: str, name: str | None = None, num_threads: int = 0, isa: int = -1, verify: int = 1) -> None:
+        super().__init__(path, name, num_threads, isa, verify)
+        self._in_tree = parse_tree(self._input_spec)
+        self._out_tree = parse_tree(self._output_spec)
+        names = [info[0] for info in self._inputs]
+        positional, keywords = _parameters(self._in_tree)
+        is_flat = all(c.is_leaf for c in (*positional, *keywords.values())) and len(positional) + len(keywords) == len(names)
+        out_kind = _structure(self._out_tree, len(self._outputs))
+        self._set_structure(is_flat, len(positional), tuple(keywords), out_kind, bool(self._entry.get("states")))
+
+    @cached_property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        return tuple(_info(i) for i in self._inputs)
+
+    @cached_property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        return tuple(_info(i) for i in self._outputs)
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(Kernel(*k) for k in self._kernels)
+
+    @cached_property
+    def constants(self) -> tuple[Constant, ...]:
+        """What load_constants can replace."""
+        return tuple(Constant(fqn, _dtype(dtype), shape) for fqn, dtype, shape in self._constants)
+
+    @cached_property
+    def metadata(self) -> dict[str, str]:
+        """What the package's maker gave as metadata."""
+        return {str(k): str(v) for k, v in self.manifest.get("metadata", {}).items()}
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """sealift/manifest.json."""
+        return dict(json.loads(self._member("sealift/manifest.json") or b"{}"))
+
+    @property
+    def _entry(self) -> dict[str, Any]:
+        return next((m for m in self.manifest.get("models", []) if m.get("name") == self.name), {})
+
+    def member(self, name: str) -> bytes | None:
+        """The bytes of a member of the package ("extra/labels.txt"), None if there is none."""
+        return self._member(name)
+
+    def get_constant_fqns(self) -> list[str]:
+        return [c.fqn for c in self.constants]
+
+    def load_constants(self, values: Mapping[str, Any], *, swap: bool = True) -> None:
+        """Replaces constants by name; those not named keep their values. The new set is prepared beside the active one while runs go on;
+        `swap=False` leaves its activation to swap_constants(). Error: ConstantError."""
+        self._load_constants(list(values), list(values.values()))
+        if swap:
+            self._swap_constants()
+
+    def swap_constants(self) -> None:
+        """Makes the set that load_constants prepared the active one, for runs that start from now on."""
+        self._swap_constants()
+
+    def context(self) -> Context:
+        """An arena and a state of its own: call it like the model, one run at a time."""
+        return self._context()
+
+    def __repr__(self) -> str:
+        arguments, results = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
+        return f"<sealift.Model {self.name!r} ({arguments}) -> ({results}), {self.isa}, {self.num_threads} threads>"
+
+    # Called by the native module where a call is not a flat tuple of tensors.
+
+    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        positional, keywords = _parameters(self._in_tree)
+        args, kwargs = self._by_position(args, kwargs, positional, keywords)
+        leaves: list[Any] = []
+        for i, (tree, value) in enumerate(zip(positional, args, strict=True)):
+            leaves += flatten(tree, value, f"argument {i}")
+        for name, tree in keywords.items():
+            leaves += flatten(tree, kwargs[name], f"argument {name!r}")
+        if len(leaves) != len(self._inputs):  # Python numbers were constants of the export: they are no inputs
+            leaves = [leaf for leaf in leaves if not (leaf is None or isinstance(leaf, (bool, int, float, str)))]
+        return tuple(leaves)
+
+    def _by_position(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], positional: tuple[Tree, ...], keywords: dict[str, Tree]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Lets a tensor that the export took by position be named, and one it took by name be given by position."""
+        names = [info[0] for info in self._inputs]
+        known = [*names[: len(positional)], *keywords] if all(t.is_leaf for t in positional) and len(names) >= len(positional) else []
+        if len(args) > len(positional) and known and len(args) <= len(known):
+            kwargs = {**dict(zip(known[len(positional) :], args[len(positional) :], strict=False)), **kwargs}
+            args = args[: len(positional)]
+        missing = known[len(args) : len(positional)]
+        if missing and all(name in kwargs for name in missing):
+            kwargs = dict(kwargs)
+            args = (*args, *(kwargs.pop(name) for name in missing))
+        if len(args) != len(positional) or set(kwargs) != set(keywords):
+            given = f"{len(args)} positional" + (f" and {', '.join(kwargs)}" if kwargs else "")
+            takes = f"{len(positional)} positional" + (f" and {', '.join(keywords)}" if keywords else "")
+            raise InputCountError(
+                f"{given} inputs given, model {self.name!r} takes {takes} ({', '.join(names)}); help: call it as the exported model was called"
+            )
+        return args, kwargs
+
+    def _unflatten(self, results: tuple[Any, ...]) -> Any:
+        leaves: Iterator[Any] = iter(results)
+        return unflatten(self._out_tree, leaves)
+
+
+Context = _runtime.Context
+
+
+def _parameters(tree: Tree) -> tuple[tuple[Tree, ...], dict[str, Tree]]:
+    """The trees of the arguments: export's structure is ((positional...), {keyword: ...})."""
+    if tree.type == "builtins.tuple" and len(tree.children) == 2 and tree.children[1].type == "builtins.dict":
+        named = tree.children[1]
+        return tree.children[0].children, {str(k): c for k, c in zip(named.keys or (), named.children, strict=True)}
+    return tree.children, {}
+
+
+def _structure(tree: Tree, num_outputs: int) -> int:
+    if tree.is_leaf and num_outputs == 1:
+        return _SINGLE
+    if all(c.is_leaf for c in tree.children) and len(tree.children) == num_outputs:
+        return {"builtins.tuple": _TUPLE, "builtins.list": _LIST}.get(tree.type or "", _OTHER)
+    return _OTHER
+
+
+def _dtype(number: tuple[int, int]) -> str:
+    return _DTYPES.get(number, f"dlpack{number}")
+
+
+def _info(raw: tuple[str, tuple[int, int], tuple[tuple[str, int, int], ...], bool]) -> TensorInfo:
+    name, dtype, shape, is_none = raw
+    return TensorInfo(name, _dtype(dtype), tuple(Dim(*d) for d in shape), is_none)
