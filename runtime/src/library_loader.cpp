@@ -1,6 +1,5 @@
 #include "library_loader.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -33,6 +32,7 @@ Library::Library(const Package &package, const Package::Member &member, const st
     return Failure(SEALIFT_ERROR_LIBRARY, package.path() + ": member '" + member.name + "' " + what + "; help: " + help);
   };
   auto refuse_system = [&](const char *what) { return refuse(std::string("cannot be loaded from memory: ") + what + ": " + strerror(errno), "the system must allow memfd_create and its execution"); };
+  if (!can_load_libraries()) throw refuse("cannot be loaded: this process has no dlopen", "link the program with -ldl -lpthread");
   if (member.size_bytes == 0) throw refuse("is empty", "compile the model again");
   fd_ = FileDescriptor(memory_file("sealift:" + model.substr(0, 200)));
   const size_t bytes = static_cast<size_t>(member.size_bytes);

@@ -149,7 +149,7 @@ void *ThreadPool::thread_main(void *argument) {
 
 // Returns how many workers there are, `workers` if the system allows.
 int32_t ThreadPool::grow(int32_t workers) {
-  if (started_ >= workers) return started_;
+  if (started_ >= workers || !can_make_threads()) return started_;
   if (workers > MAX_WORKERS) workers = MAX_WORKERS;
   if (!handles_fork_) {
     pthread_atfork(nullptr, nullptr, after_fork_in_child);
