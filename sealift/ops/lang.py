@@ -190,6 +190,22 @@ def as_entry(i: IndexEntry) -> Expr:
     return i if isinstance(i, Expr) else Index(i)
 
 
+def shifted(i: IndexEntry, offset: IndexEntry, step: int = 1) -> IndexEntry:
+    """offset + step * i"""
+    if isinstance(i, Dim) and isinstance(offset, Dim):
+        return offset + i * step
+    scaled = S(as_entry(i)) if step == 1 else S(as_entry(i)) * step
+    return scaled.e if offset == dim(0) else (scaled + S(as_entry(offset))).e
+
+
+def checked(position: S, size: Dim, *, negative: bool = True) -> Expr:
+    """A gathered position inside a dimension of `size`, an index entry. `negative`: whether eager counts negative ones from the end here."""
+    at = position.cast(DType.I64)
+    if not negative:
+        at = select(at < 0, at - S(Index(size)), at)  # below -size: CheckIndex refuses it
+    return ex.CheckIndex(at.e, size)
+
+
 def flatten_index(index: Sequence[IndexEntry], shape: Sequence[Dim]) -> IndexEntry:
     """The row-major position of an index: a Dim while every entry is one, else an i64 expression."""
     if all(isinstance(i, Dim) for i in index):
@@ -373,15 +389,20 @@ def operand_kind(value: Tensor | Number | Dim) -> tuple[DType, str]:
     return (DType.F64 if isinstance(value, float) else DType.I64), "scalar"
 
 
-def promoted(b: Builder, *values: Tensor | Number | Dim, to_float: bool = False) -> tuple[tuple[Tensor, ...], DType]:
+def promoted(
+    b: Builder, *values: Tensor | Number | Dim, to_float: bool = False, round_scalars: bool = False
+) -> tuple[tuple[Tensor, ...], DType]:
     """The operands converted to the dtype that ATen computes them in, and the dtype of the result. Half types compute in f32 (the
-    result's dtype is then still the half type: cast at the end). `to_float`: integers and bool become f32, as sqrt and div have it."""
+    result's dtype is then still the half type: cast at the end). `to_float`: integers and bool become f32, as sqrt and div have it.
+    `round_scalars`: a number meets a half type as that type holds it (comparisons), not as f32 does (arithmetic)."""
     result = result_type([operand_kind(v) for v in values])
     if to_float and not result.is_float and result is not DType.C64:
         result = DType.F32
     compute = result.compute
-    tensors = tuple(b.cast(v, compute) if isinstance(v, Tensor) else b.scalar(v, compute) for v in values)
-    return tensors, result
+    operands = [v if isinstance(v, Tensor) else b.scalar(v, result if round_scalars else compute) for v in values]
+    if round_scalars:
+        operands = [b.cast(t, result) for t in operands]
+    return tuple(b.cast(t, compute) for t in operands), result
 
 
 def normalize_dim(d: int, rank: int) -> int:

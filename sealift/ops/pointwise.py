@@ -1,44 +1,348 @@
-"""Pointwise operators: one element in, one element out, broadcast and promoted as eager does."""
+"""Pointwise operators of two and more tensors: one element in, one element out, broadcast and promoted as eager does."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from sealift.ir.dim import Dim
+from sealift.ir.dim import Dim, dim
 from sealift.ir.dtype import DType
-from sealift.ir.loop.prim import Prim
-from sealift.ops.lang import Builder, Number, S, Tensor, prim, promoted, select
+from sealift.ir.loop import expr as ex
+from sealift.ir.loop.prim import Combine, Prim
+from sealift.ops.arguments import refuse
+from sealift.ops.lang import Builder, Number, S, Tensor, broadcast_shapes, maximum, minimum, prim, promoted, select
 from sealift.ops.table import op
+from sealift.ops.views import expanded
+
+Value = Tensor | Number | Dim
 
 
-def pointwise(b: Builder, fn: Callable[..., S], *values: Tensor | Number | Dim, to_float: bool = False, dtype: DType | None = None) -> Tensor:
+def pointwise(
+    b: Builder,
+    fn: Callable[..., S],
+    *values: Value,
+    to_float: bool = False,
+    round_scalars: bool = False,
+    dtype: DType | None = None,
+) -> Tensor:
     """Promotes as ATen does, computes (half types in f32), gives the result its dtype (`dtype`: always that one)."""
-    tensors, result = promoted(b, *values, to_float=to_float)
+    tensors, result = promoted(b, *values, to_float=to_float, round_scalars=round_scalars)
     return b.cast(b.pointwise(fn, *tensors), dtype or result)
 
 
-@op("aten.relu.default", samples="nn.functional.relu")
-def relu(b: Builder, self: Tensor) -> Tensor:
-    return pointwise(b, lambda x: select(x < 0, 0, x), self)  # keeps NaN and -0.0; x > 0 ? x : 0 loses both
+# ---- arithmetic ----------------------------------------------------------------------------------------------------------------
 
 
-@op("aten.sigmoid.default", samples="sigmoid", rtol=1e-6)
-def sigmoid(b: Builder, self: Tensor) -> Tensor:
-    return pointwise(b, lambda x: prim(Prim.SIGMOID, x), self, to_float=True)
+def plus(x: S, y: S) -> S:
+    return x | y if x.dtype is DType.BOOL else x + y
 
 
-@op("aten.add.Tensor", samples="add")
-def add(b: Builder, self: Tensor, other: Tensor | Number | Dim, alpha: Number = 1) -> Tensor:
-    return pointwise(b, lambda x, y: x + (y if alpha == 1 else y * alpha), self, other)
+def times(x: S, y: S | Number) -> S:
+    return x & (y if isinstance(y, S) else S(ex.const(y, x.dtype))) if x.dtype is DType.BOOL else x * y
 
 
-@op("aten.gelu.default", samples="nn.functional.gelu", rtol=2e-6, atol=1e-7)
-def gelu(b: Builder, self: Tensor, approximate: str = "none") -> Tensor:
-    def tanh_form(x: S) -> S:
-        inner = (x + x * x * x * 0.044715) * 0.7978845608028654
-        return x * 0.5 * (prim(Prim.TANH, inner) + 1)
+def scaled(y: S, alpha: Number) -> S:
+    return y if alpha == 1 else times(y, alpha)
 
-    def erf_form(x: S) -> S:
-        return x * 0.5 * (prim(Prim.ERF, x * 0.7071067811865476) + 1)
 
-    return pointwise(b, tanh_form if approximate == "tanh" else erf_form, self)
+@op("aten.add.Tensor", samples="add", rtol=1e-6, atol=1e-6)  # eager fuses the multiplication by alpha into the addition
+@op("aten.add.Scalar", rtol=1e-6, atol=1e-6)
+def add(b: Builder, self: Tensor, other: Value, alpha: Number = 1) -> Tensor:
+    return pointwise(b, lambda x, y: plus(x, scaled(y, alpha)), self, other)
+
+
+@op("aten.sub.Tensor", samples="sub", rtol=1e-6, atol=1e-6)
+@op("aten.sub.Scalar", rtol=1e-6, atol=1e-6)
+def sub(b: Builder, self: Tensor, other: Value, alpha: Number = 1) -> Tensor:
+    return pointwise(b, lambda x, y: x - scaled(y, alpha), self, other)
+
+
+@op("aten.rsub.Tensor", samples="__rsub__", rtol=1e-6, atol=1e-6)
+@op("aten.rsub.Scalar", samples="rsub", rtol=1e-6, atol=1e-6)
+def rsub(b: Builder, self: Tensor, other: Value, alpha: Number = 1) -> Tensor:
+    return pointwise(b, lambda x, y: y - scaled(x, alpha), self, other)
+
+
+@op("aten.mul.Tensor", samples="mul")
+@op("aten.mul.Scalar")
+def mul(b: Builder, self: Tensor, other: Value) -> Tensor:
+    return pointwise(b, times, self, other)
+
+
+@op("aten.div.Tensor", samples="div")
+@op("aten.div.Scalar")
+def div(b: Builder, self: Tensor, other: Value) -> Tensor:
+    return pointwise(b, lambda x, y: x / y, self, other, to_float=True)
+
+
+@op("aten.div.Tensor_mode", samples="div")
+@op("aten.div.Scalar_mode")
+def div_mode(b: Builder, self: Tensor, other: Value, rounding_mode: str | None = None) -> Tensor:
+    if rounding_mode is None:
+        result: Tensor = div(b, self, other)
+        return result
+    if rounding_mode == "floor":
+        return pointwise(b, lambda x, y: prim(Prim.FLOOR_DIV, x, y), self, other)
+    return pointwise(b, lambda x, y: prim(Prim.TRUNC, x / y) if x.dtype.is_float else prim(Prim.TRUNC_DIV, x, y), self, other)
+
+
+@op("aten.floor_divide.default", samples="floor_divide")
+@op("aten.floor_divide.Scalar")
+def floor_divide(b: Builder, self: Tensor, other: Value) -> Tensor:
+    return pointwise(b, lambda x, y: prim(Prim.FLOOR_DIV, x, y), self, other)
+
+
+@op("aten.remainder.Tensor", samples="remainder")
+@op("aten.remainder.Scalar")
+def remainder(b: Builder, self: Tensor, other: Value) -> Tensor:
+    return pointwise(b, lambda x, y: prim(Prim.REMAINDER, x, y), self, other, round_scalars=True)
+
+
+@op("aten.fmod.Tensor", samples="fmod")
+@op("aten.fmod.Scalar")
+def fmod(b: Builder, self: Tensor, other: Value) -> Tensor:
+    return pointwise(b, lambda x, y: prim(Prim.FMOD, x, y), self, other, round_scalars=True)
+
+
+@op("aten.maximum.default", samples="maximum")
+def maximum_(b: Builder, self: Tensor, other: Tensor) -> Tensor:
+    return pointwise(b, lambda x, y: x | y if x.dtype is DType.BOOL else maximum(x, y), self, other)
+
+
+@op("aten.minimum.default", samples="minimum")
+def minimum_(b: Builder, self: Tensor, other: Tensor) -> Tensor:
+    return pointwise(b, lambda x, y: x & y if x.dtype is DType.BOOL else minimum(x, y), self, other)
+
+
+@op("aten.atan2.default", samples="atan2", rtol=1e-6)
+def atan2(b: Builder, self: Tensor, other: Tensor) -> Tensor:
+    return pointwise(b, lambda x, y: prim(Prim.ATAN2, x, y), self, other, to_float=True)
+
+
+@op("aten.hypot.default", samples="hypot", rtol=1e-6)
+def hypot(b: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """Scaled by the larger side, so that squares do not overflow; an infinity wins over NaN."""
+
+    def length(x: S, y: S) -> S:
+        p, q = prim(Prim.ABS, x), prim(Prim.ABS, y)
+        large, small = maximum(p, q), minimum(p, q)
+        ratio = select(large.eq(0), 0, small / large)
+        finite = large * prim(Prim.SQRT, ratio * ratio + 1)
+        return select(p.eq(math.inf) | q.eq(math.inf), math.inf, finite)
+
+    return pointwise(b, length, self, other)
+
+
+@op("aten.addcmul.default", samples="addcmul", rtol=1e-6, atol=1e-6)
+def addcmul(b: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Tensor:
+    return pointwise(b, lambda x, y, z: x + times(scaled(y, value), z), self, tensor1, tensor2)
+
+
+@op("aten.addcdiv.default", samples="addcdiv", rtol=1e-6, atol=1e-6)
+def addcdiv(b: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Tensor:
+    return pointwise(b, lambda x, y, z: x + scaled(y, value) / z, self, tensor1, tensor2)
+
+
+@op("aten.lerp.Scalar", samples="lerp", rtol=1e-6, atol=1e-6)
+@op("aten.lerp.Tensor", samples="lerp", rtol=1e-6, atol=1e-6)
+def lerp(b: Builder, self: Tensor, end: Tensor, weight: Value) -> Tensor:
+    """From the nearer end, so that weight 1 gives `end` exactly."""
+
+    def between(x: S, y: S, w: S) -> S:
+        return select(prim(Prim.ABS, w) < 0.5, x + w * (y - x), y - (y - x) * (1 - w))
+
+    return pointwise(b, between, self, end, weight)
+
+
+# ---- powers --------------------------------------------------------------------------------------------------------------------
+
+
+@op("aten.pow.Tensor_Scalar", samples="pow", rtol=1e-6)
+def pow_tensor_scalar(b: Builder, self: Tensor, exponent: Number | Dim) -> Tensor:
+    if isinstance(exponent, Dim):
+        if not exponent.is_const:
+            return power(b, self, exponent)
+        exponent = exponent.value
+    return pointwise(b, lambda x, _: _known_power(x, exponent), self, exponent)
+
+
+def _known_power(x: S, exponent: Number) -> S:
+    """The powers that eager computes without pow, and all of integers."""
+    if exponent == 0:
+        return S(ex.const(1, x.dtype))
+    if x.dtype is DType.BOOL:
+        return x
+    if x.dtype.is_int:
+        if exponent < 0:
+            refuse("an integer to a negative power")
+        return _multiplied(x, int(exponent))
+    match exponent:
+        case 1:
+            return x
+        case 0.5:
+            return prim(Prim.SQRT, x)
+        case 2:
+            return x * x
+        case 3:
+            return x * x * x
+        case -0.5:
+            return 1 / prim(Prim.SQRT, x)
+        case -1:
+            return 1 / x
+        case -2:
+            return 1 / (x * x)
+    return prim(Prim.POW, x, float(exponent))
+
+
+def _multiplied(x: S, times_: int) -> S:
+    """x to a positive power by squaring; wraps."""
+    result: S | None = None
+    while times_:
+        if times_ & 1:
+            result = x if result is None else result * x
+        times_ >>= 1
+        if times_:
+            x = x * x
+    assert result is not None
+    return result
+
+
+@op("aten.pow.Tensor_Tensor", samples="pow", rtol=1e-6)
+@op("aten.pow.Scalar", rtol=1e-6)
+def power(b: Builder, self: Value, exponent: Value) -> Tensor:
+    tensors, result = promoted(b, self, exponent, round_scalars=True)
+    if result.is_float:
+        return b.cast(b.pointwise(lambda x, y: prim(Prim.POW, x, y), *tensors), result)
+    base, times_ = (b.materialize(t) for t in tensors)
+    return _integer_power(b, base, times_)
+
+
+def _integer_power(b: Builder, base: Tensor, exponent: Tensor) -> Tensor:
+    """A product of as many factors as the exponent says, at most 64: beyond, only 0, 1 and -1 have powers that do not overflow, and an
+    even base gives 0 as eager's wrapping multiplication does. (An odd base above 1 to a power above 64 differs from eager's bits.)"""
+    if base.dtype is DType.BOOL:
+        return b.pointwise(lambda x, y: x | ~y, base, exponent)
+    shape = broadcast_shapes([base.shape, exponent.shape])
+    bases, exponents = expanded(base, shape), expanded(exponent, shape)
+
+    def factor(i: tuple[Dim, ...], r: tuple[Dim, ...]) -> S:
+        wanted = S(exponents.at(i)).cast(DType.I64)
+        count = select(wanted > 64, (wanted & 1) + 64, wanted)
+        return select(S(ex.Index(r[0])) < count, S(bases.at(i)), 1)
+
+    product = b.reduce(Combine.PROD, shape, (dim(65),), factor)
+    if base.dtype is DType.U8:
+        return product
+
+    def negative(x: S, y: S, p: S) -> S:
+        sign = select((y & 1).eq(0), x * x, x)
+        return select(y < 0, select(x.eq(1) | x.eq(-1), sign, 0), p)
+
+    return b.pointwise(negative, bases, exponents, product)
+
+
+# ---- comparison and logic ------------------------------------------------------------------------------------------------------
+
+
+def _comparison(name: str, which: Prim) -> None:
+    @op(f"aten.{name}.Tensor", samples=name)
+    @op(f"aten.{name}.Scalar", samples=name)
+    def compare(b: Builder, self: Tensor, other: Value) -> Tensor:
+        return pointwise(b, lambda x, y: prim(which, x, y), self, other, round_scalars=True, dtype=DType.BOOL)
+
+
+for _name, _which in (("eq", Prim.EQ), ("ne", Prim.NE), ("lt", Prim.LT), ("le", Prim.LE), ("gt", Prim.GT), ("ge", Prim.GE)):
+    _comparison(_name, _which)
+
+
+def _logical(name: str, which: Prim) -> None:
+    @op(f"aten.logical_{name}.default", samples=f"logical_{name}")
+    def logical(b: Builder, self: Tensor, other: Tensor) -> Tensor:
+        return b.pointwise(lambda x, y: prim(which, x, y), b.cast(self, DType.BOOL), b.cast(other, DType.BOOL))
+
+    @op(f"aten.bitwise_{name}.Tensor", samples=f"bitwise_{name}")
+    @op(f"aten.bitwise_{name}.Scalar", samples=f"bitwise_{name}")
+    def bitwise(b: Builder, self: Tensor, other: Value) -> Tensor:
+        return pointwise(b, lambda x, y: prim(which, x, y), self, other)
+
+
+for _name, _which in (("and", Prim.AND), ("or", Prim.OR), ("xor", Prim.XOR)):
+    _logical(_name, _which)
+
+
+def _shift(name: str, which: Prim) -> None:
+    @op(f"aten.bitwise_{name}_shift.Tensor", samples=f"bitwise_{name}_shift")
+    @op(f"aten.bitwise_{name}_shift.Tensor_Scalar", samples=f"bitwise_{name}_shift")
+    def shift(b: Builder, self: Tensor, other: Value) -> Tensor:
+        return pointwise(b, lambda x, y: prim(which, x, y), self, other)
+
+
+for _name, _which in (("left", Prim.SHL), ("right", Prim.SHR)):
+    _shift(_name, _which)
+
+
+# ---- choice --------------------------------------------------------------------------------------------------------------------
+
+
+@op("aten.where.self", samples="where")
+@op("aten.where.ScalarOther")
+@op("aten.where.ScalarSelf")
+@op("aten.where.Scalar")
+def where(b: Builder, condition: Tensor, self: Value, other: Value) -> Tensor:
+    (yes, no), result = promoted(b, self, other)
+    return b.cast(b.pointwise(lambda c, x, y: select(c, x, y), b.cast(condition, DType.BOOL), yes, no), result)
+
+
+@op("aten.masked_fill.Scalar", samples="masked_fill")
+@op("aten.masked_fill.Tensor", samples="masked_fill")
+def masked_fill(b: Builder, self: Tensor, mask: Tensor, value: Value) -> Tensor:
+    filling = b.cast(value, self.dtype) if isinstance(value, Tensor) else b.scalar(value, self.dtype)
+    return b.pointwise(lambda x, m, v: select(m, v, x), self, mask, filling)
+
+
+@op("aten.clamp.default", samples="clamp")
+def clamp(b: Builder, self: Tensor, min: Number | Dim | None = None, max: Number | Dim | None = None) -> Tensor:
+    """NaN stays, and so does -0.0 at a bound of 0; a NaN bound makes everything NaN."""
+    bounds = [v for v in (min, max) if v is not None]
+
+    def limited(x: S, *limits: S) -> S:
+        if any(isinstance(v, float) and math.isnan(v) for v in bounds):
+            return x * 0 + math.nan
+        queue = list(limits)
+        if min is not None:
+            low = queue.pop(0)
+            x = select(x < low, low, x)
+        if max is not None:
+            high = queue.pop(0)
+            x = select(x > high, high, x)
+        return x
+
+    return pointwise(b, limited, self, *bounds)
+
+
+@op("aten.clamp_min.default", samples="clamp_min")
+def clamp_min(b: Builder, self: Tensor, min: Number | Dim) -> Tensor:
+    result: Tensor = clamp(b, self, min=min)
+    return result
+
+
+@op("aten.clamp_max.default", samples="clamp_max")
+def clamp_max(b: Builder, self: Tensor, max: Number | Dim) -> Tensor:
+    result: Tensor = clamp(b, self, max=max)
+    return result
+
+
+@op("aten.hardtanh.default", samples="nn.functional.hardtanh")
+def hardtanh(b: Builder, self: Tensor, min_val: Number = -1, max_val: Number = 1) -> Tensor:
+    bounds = [int(v) if self.dtype.is_int else v for v in (min_val, max_val)]
+    return b.cast(clamp(b, self, *bounds), self.dtype)
+
+
+@op("aten.clamp.Tensor", samples="clamp")
+def clamp_tensor(b: Builder, self: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    result = self
+    if min is not None:
+        result = pointwise(b, maximum, result, min)
+    if max is not None:
+        result = pointwise(b, minimum, result, max)
+    return result

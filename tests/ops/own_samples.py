@@ -1,0 +1,166 @@
+"""Samples of rows that OpInfo has none for, or whose overload its samples never call: name -> dtype -> [(args, kwargs)]. A call that
+eager refuses for a dtype is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+Calls = Sequence[tuple[Sequence[Any], dict[str, Any]]]
+
+
+def t(dtype: torch.dtype, *shape: int, low: int = -9, high: int = 9) -> torch.Tensor:
+    """Random values; whole numbers for integers."""
+    generator = torch.Generator().manual_seed(sum((k + 2) * s for k, s in enumerate(shape)) + 7)
+    if dtype.is_floating_point:
+        return (torch.rand(shape, generator=generator, dtype=torch.float64) * (high - low) + low).to(dtype)
+    if dtype is torch.bool:
+        return torch.randint(0, 2, shape, generator=generator).bool()
+    low = 0 if dtype is torch.uint8 else low
+    return torch.randint(low, high, shape, generator=generator, dtype=dtype)
+
+
+def ints(*values: Any) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int64)
+
+
+def with_scalar(dtype: torch.dtype) -> Calls:
+    calls = [([t(dtype, *shape), s], {}) for shape in ((3, 4), (5,), ()) for s in (3, -2, 0, 2.5, True)]
+    return calls + [([torch.tensor(2, dtype=dtype), 7], {}), ([t(dtype, 0, 3), 2], {})]
+
+
+def with_scalar_mode(dtype: torch.dtype) -> Calls:
+    return [([t(dtype, 3, 4), s], {"rounding_mode": mode}) for s in (3, -2, 2.5) for mode in (None, "trunc", "floor")]
+
+
+def one(dtype: torch.dtype) -> Calls:
+    return [([t(dtype, *shape)], {}) for shape in ((3, 4), (1, 3, 1), (), (0, 2), (5,))]
+
+
+def index_calls(dtype: torch.dtype) -> Calls:
+    x = t(dtype, 4, 5, 6)
+    pairs = [
+        [ints(0, 3, -1)],
+        [None, ints([0, 4], [-5, 2])],
+        [ints(0, 1), ints(2, -1)],
+        [ints(0, 1), None, ints(2, -6)],
+        [None, ints([[1], [2]]), ints(0, 3)],
+        [ints(1), None, ints([[5], [0]])],
+        [torch.tensor(2)],
+        [torch.zeros(0, dtype=torch.int64)],
+        [ints(1, 2).int(), None, ints([[0], [1]])],
+    ]
+    return [([x, p], {}) for p in pairs]
+
+
+def index_put_calls(dtype: torch.dtype) -> Calls:
+    x = t(dtype, 4, 5)
+    return [
+        ([x, [ints(0, 3, -1)], t(dtype, 3, 5)], {"accumulate": True}),
+        ([x, [ints(0, 3, 1)], t(dtype, 5)], {}),
+        ([x, [ints(0, 0, 1), ints(1, 1, -2)], t(dtype, 3)], {"accumulate": True}),
+        ([x, [None, ints(2, 4)], t(dtype, 4, 2)], {}),
+        ([x, [ints([0], [2]), ints(1, 3)], t(dtype)], {}),
+    ]
+
+
+def batch_norm_calls(dtype: torch.dtype) -> Calls:
+    calls = []
+    for shape in ((2, 3, 4, 5), (4, 3), (1, 2, 6), (0, 3, 2)):
+        c = shape[1]
+        mean, var = t(dtype, c), t(dtype, c, low=1, high=4)
+        calls.append(([t(dtype, *shape), t(dtype, c), t(dtype, c), mean, var, 0.1, 1e-5], {}))
+        calls.append(([t(dtype, *shape), None, None, mean, var, 0.1, 1e-3], {}))
+    return calls
+
+
+def batch_stats_calls(dtype: torch.dtype) -> Calls:
+    return [
+        ([t(dtype, *shape), weight, bias, True, 0.1, 1e-5], {})
+        for shape in ((2, 3, 4, 5), (4, 3), (3, 2, 6))
+        for weight, bias in ((t(dtype, shape[1]), t(dtype, shape[1])), (None, None))
+    ]
+
+
+def arange_calls(dtype: torch.dtype) -> Calls:
+    typed = [([0, 7, 2], {"dtype": dtype}), ([5, -4, -3], {"dtype": dtype}), ([0.5, 3.1, 0.25], {"dtype": dtype})]
+    return [([0, 5], {}), ([-2, 9, 3], {}), ([1.0, 2.0, 0.3], {}), ([0, 0, 1], {}), ([3, 3], {}), *typed]
+
+
+def to_calls(dtype: torch.dtype) -> Calls:
+    others = (torch.float32, torch.float64, torch.int64, torch.int32, torch.bool, torch.bfloat16, torch.float16, torch.int8, torch.uint8)
+    low = 0 if dtype is torch.uint8 else -9
+    return [([t(dtype, 3, 4, low=low), other], {}) for other in others if other != dtype]
+
+
+def to_copy_calls(dtype: torch.dtype) -> Calls:
+    return [(a[:1], {"dtype": a[1]}) for a, _ in to_calls(dtype)]
+
+
+OWN: Mapping[str, Callable[[torch.dtype], Calls]] = {
+    **{
+        f"aten.{name}.Scalar": with_scalar
+        for name in ("add", "sub", "mul", "div", "rsub", "floor_divide", "remainder", "fmod", "bitwise_and", "bitwise_or", "bitwise_xor")
+    },
+    **{f"aten.{name}.Scalar": with_scalar for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{f"aten.bitwise_{name}_shift.Tensor_Scalar": with_scalar for name in ("left", "right")},
+    **{f"aten.{name}.default": with_scalar for name in ("clamp_min", "clamp_max")},
+    "aten.div.Scalar_mode": with_scalar_mode,
+    "aten.pow.Tensor_Scalar": lambda d: [
+        ([t(d, 3, 4), e], {}) for e in (0, 1, 2, 3, 5, 0.5, -0.5, -1, -2, 2.0, 3.0, 1.7, -1.5, 0.0, 1.0, float("inf"), 70)
+    ],
+    "aten.pow.Scalar": lambda d: [([s, t(d, 3, 4)], {}) for s in (1, 2, 0, 2.5, -3, 1.0)],
+    "aten.pow.Tensor_Tensor": lambda d: [([t(d, 3, 4), t(d, 3, 4, low=0)], {}), ([t(d, 3, 1), t(d, 4)], {})],
+    "aten.where.ScalarOther": lambda d: [([t(torch.bool, 3, 4), t(d, 3, 4), s], {}) for s in (2, 1.5)],
+    "aten.where.ScalarSelf": lambda d: [([t(torch.bool, 3, 4), s, t(d, 4)], {}) for s in (2, 1.5)],
+    "aten.where.Scalar": lambda d: [([t(torch.bool, 3, 4), a, b], {}) for a, b in ((1, 2), (1, 2.5), (True, False))],
+    "aten.masked_fill.Scalar": lambda d: [([t(d, 3, 4), t(torch.bool, 3, 4), s], {}) for s in (0, float("-inf"), -1e9)],
+    "aten.clamp.default": lambda d: [
+        ([t(d, 4, 3)], {"min": lo, "max": hi}) for lo, hi in ((0, None), (None, 1), (-1.5, 2.5), (3, -3), (float("nan"), None), (-2, 3))
+    ],
+    "aten.squeeze.default": one,
+    "aten.detach.default": one,
+    "aten.alias.default": one,
+    "aten.detach_copy.default": one,
+    "aten.lift_fresh_copy.default": one,
+    "aten.view.dtype": lambda d: [([t(d, 3, 4), d], {})],
+    "aten._unsafe_view.default": lambda d: [([t(d, 3, 4), [2, 6]], {}), ([t(d, 3, 4), [-1]], {}), ([t(d, 2, 3, 4), [3, -1, 2, 1]], {})],
+    "aten.prelu.default": lambda d: [([t(d, 2, 3, 4), t(d, 3)], {}), ([t(d, 5), t(d, 1)], {}), ([t(d), t(d, 1)], {})],
+    "aten._prelu_kernel.default": lambda d: [([t(d, 2, 3, 4), t(d, 1, 3, 1)], {})],
+    "aten.dropout.default": lambda d: [([t(d, 3, 4), 0.5, False], {})],
+    "aten.native_dropout.default": lambda d: [([t(d, 3, 4), 0.5, False], {})],
+    "aten._to_copy.default": to_copy_calls,
+    "aten.to.dtype": to_calls,
+    "aten.to.dtype_layout": to_copy_calls,
+    "prims.convert_element_type.default": to_calls,
+    "aten.copy.default": lambda d: [([t(d, 3, 4), t(torch.float32, 4)], {}), ([t(torch.float32, 3), t(d, 3)], {})],
+    "aten.arange.start_step": lambda d: [(a if len(a) == 3 else [*a, 1], k) for a, k in arange_calls(d)],
+    "aten.arange.start": lambda d: [(a[:2], k) for a, k in arange_calls(d)],
+    "aten.arange.default": lambda d: [(a[1:2], k) for a, k in arange_calls(d)],
+    "aten.full.default": lambda d: [([[2, 3], v], {}) for v in (1, 2.5, True, float("-inf"))] + [([[], 3], {"dtype": d})],
+    "aten.fill.Scalar": lambda d: [([t(d, 3, 4), v], {}) for v in (1, 2.0, True)],
+    "aten.fill.Tensor": lambda d: [([t(d, 3, 4), torch.tensor(3.0)], {})],
+    "aten.index.Tensor": index_calls,
+    "aten.index_put.default": index_put_calls,
+    "aten._softmax.default": lambda d: [([t(d, 3, 4), 1, False], {}), ([t(d, 2, 3, 4), -2, False], {})],
+    "aten._log_softmax.default": lambda d: [([t(d, 3, 4), 1, False], {}), ([t(d, 2, 3, 4), -2, False], {})],
+    "aten._native_batch_norm_legit_no_training.default": batch_norm_calls,
+    "aten._native_batch_norm_legit.no_stats": batch_stats_calls,
+    "aten.any.dims": lambda d: [([t(d, 2, 3, 4), dims], {"keepdim": k}) for dims in (None, [], [0, 2], [-1]) for k in (False, True)],
+    "aten.all.dims": lambda d: [([t(d, 2, 3, 4), dims], {"keepdim": k}) for dims in (None, [], [0, 2], [-1]) for k in (False, True)],
+    "aten.var.dim": lambda d: [([t(d, 2, 3, 4), dims, u], {}) for dims in (None, [1], [0, -1]) for u in (False, True)],
+    "aten.std.dim": lambda d: [([t(d, 2, 3, 4), dims, u], {}) for dims in (None, [1], [0, -1]) for u in (False, True)],
+}
+
+UNSPECIFIED = frozenset(  # rows whose values eager leaves open: only shape and dtype are compared
+    {"aten.empty.memory_format", "aten.empty_strided.default", "aten.empty_like.default", "aten.new_empty.default"}
+)
+OWN = {
+    **OWN,
+    "aten.empty.memory_format": lambda d: [([[2, 3]], {"dtype": d}), ([[0]], {})],
+    "aten.empty_strided.default": lambda d: [([[2, 3], [3, 1]], {"dtype": d})],
+    "aten.empty_like.default": lambda d: [([t(d, 2, 3)], {})],
+    "aten.new_empty.default": lambda d: [([t(d, 2, 3), [4]], {})],
+}

@@ -1,0 +1,143 @@
+"""Runs one row on torch tensors: lowers it and has its stages interpreted. The one place that knows how a row is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from sealift.ir.dim import Dim, dim
+from sealift.ir.dtype import DType, dtype_from_torch_name
+from sealift.ir.graph.types import OpDef
+from sealift.ir.loop.expr import Buffer
+from sealift.ir.loop.interpret import run_stages
+from sealift.ops.arguments import PLACEMENT
+from sealift.ops.families import FAMILIES
+from sealift.ops.lang import Builder, Tensor, whole
+
+NAIVE = {name: family.naive for name, family in FAMILIES.items()}
+TORCH_DTYPE = {d: getattr(torch, d.torch_name) for d in DType}
+
+
+def overload_of(name: str) -> torch._ops.OpOverload:
+    """"aten.relu.default" -> torch.ops.aten.relu.default"""
+    namespace, packet, overload = name.split(".")
+    found: torch._ops.OpOverload = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+    return found
+
+
+def bind(overload: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by the schema's names; a single number where the schema has a list becomes a list."""
+    bound = dict(kwargs)
+    for argument, value in zip(overload._schema.arguments, args):
+        bound[argument.name] = value
+    for argument in overload._schema.arguments:
+        if argument.name in bound and "[" in str(argument.type) and isinstance(bound[argument.name], (int, float)):
+            bound[argument.name] = [bound[argument.name]]
+    return bound
+
+
+@dataclass
+class Inputs:
+    """Turns torch arguments into a row's: tensors become whole buffers, whose arrays are kept."""
+
+    sizes: Mapping[int, Dim]  # a concrete size -> the symbol that stands for it
+    arrays: dict[str, np.ndarray[Any, Any]]
+
+    def convert(self, value: Any, is_size: bool = False) -> Any:
+        if isinstance(value, torch.Tensor):
+            dtype = dtype_from_torch_name(str(value.dtype))
+            if dtype is None or dtype is DType.C64:
+                raise NotImplementedError(f"a tensor of {value.dtype}")
+            name = f"in{len(self.arrays)}"
+            self.arrays[name] = to_numpy(value)
+            return whole(Buffer(name, dtype, tuple(self.sizes.get(s, dim(s)) for s in value.shape), "input"))
+        if isinstance(value, torch.dtype):
+            return dtype_from_torch_name(str(value))
+        if isinstance(value, (list, tuple)):
+            return tuple(self.convert(v, is_size) for v in value)
+        if is_size and isinstance(value, int) and not isinstance(value, bool):
+            return self.sizes.get(value, value)
+        return value
+
+
+def to_numpy(t: torch.Tensor) -> np.ndarray[Any, Any]:
+    """As the interpreter holds it: bf16 as float32."""
+    t = t.detach().resolve_conj().resolve_neg()
+    return (t.float() if t.dtype is torch.bfloat16 else t).contiguous().numpy().copy()
+
+
+@dataclass
+class Lowered:
+    builder: Builder
+    outputs: tuple[Tensor, ...]  # whole buffers
+    env: dict[str, np.ndarray[Any, Any]]
+
+
+def lower_row(op: OpDef, args: Sequence[Any], kwargs: Mapping[str, Any], sizes: Mapping[int, Dim] | None = None) -> Lowered:
+    """`sizes`: which sizes of the tensors (and of SymInt arguments) are symbols."""
+    overload = overload_of(op.name)
+    schema = {a.name: a for a in overload._schema.arguments}
+    inputs = Inputs(sizes or {}, {})
+    known = {p.name for p in op.params}
+    given: dict[str, Any] = {}
+    for name, value in bind(overload, args, kwargs).items():
+        if name in known:
+            given[name] = inputs.convert(value, is_size="SymInt" in str(schema[name].real_type))
+        elif name not in PLACEMENT and value != schema[name].default_value:
+            raise TypeError(f"{op.name}: the row has no parameter {name!r}, which is given as {value!r}")
+    builder = Builder("out")
+    result = op.lower(builder, **given)
+    results = (result,) if isinstance(result, Tensor) else tuple(result)
+    return Lowered(builder, tuple(builder.materialize(t) for t in results), inputs.arrays)
+
+
+def run_row(op: OpDef, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The row's outputs, with the dtypes and shapes that the row says."""
+    lowered = lower_row(op, args, kwargs)
+    run_stages(lowered.builder.stages, lowered.env, {}, NAIVE)
+    return [_output(t, lowered.env, {}) for t in lowered.outputs]
+
+
+def run_symbolic(op: OpDef, template: Lowered, env: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]) -> list[torch.Tensor]:
+    """A row lowered with symbols, at the sizes given."""
+    held = dict(env)
+    run_stages(template.builder.stages, held, sizes, NAIVE)
+    return [_output(t, held, sizes) for t in template.outputs]
+
+
+def _output(t: Tensor, env: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]) -> torch.Tensor:
+    assert t.buffer is not None
+    shape = [d.evaluate(sizes) for d in t.shape]
+    array = env[t.buffer.name] if t.buffer.name in env else np.zeros(shape, np.float32)  # nothing ran: no element
+    assert list(array.shape) == shape, f"{t.buffer}: {array.shape} is not {shape}"
+    return torch.from_numpy(np.ascontiguousarray(array).reshape(shape)).to(TORCH_DTYPE[t.dtype])
+
+
+def run_eager(op: OpDef, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    with torch.no_grad():
+        result = overload_of(op.name)(*args, **kwargs)
+    return [result] if isinstance(result, torch.Tensor) else list(result)
+
+
+def assert_same(op: OpDef, got: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], note: str) -> None:
+    """Shapes and dtypes equal; values within the row's tolerance: of f32 as it stands, of half types one step of theirs, of doubles far less."""
+    assert len(got) == len(wanted), f"{note}: {len(got)} outputs, eager has {len(wanted)}"
+    for position, (g, w) in enumerate(zip(got, wanted)):
+        where = f"{note}, output {position}"
+        assert g.dtype == w.dtype, f"{where}: {g.dtype}, eager {w.dtype}"
+        assert g.shape == w.shape, f"{where}: {list(g.shape)}, eager {list(w.shape)}"
+        step = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10, torch.float64: op.rtol * 1e-5}.get(w.dtype, op.rtol)
+        rtol = step if op.rtol else 0.0
+        atol = max(op.atol, op.atol * step / op.rtol if op.rtol else 0.0) if w.dtype.is_floating_point else 0.0
+        if w.dtype.is_floating_point:
+            a, b = g.double(), w.double()
+            torch.testing.assert_close(a, b, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{where}: {m}\n{g}\n{w}")
+            if op.rtol == 0:
+                zeros = (a == 0) & (b == 0)
+                assert torch.equal(torch.signbit(a[zeros]), torch.signbit(b[zeros])), f"{where}: the sign of a zero\n{g}\n{w}"
+        else:
+            assert torch.equal(g, w), f"{where}:\n{g}\n{w}"

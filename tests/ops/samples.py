@@ -1,0 +1,183 @@
+"""What each row is tried on: the calls of its overload that OpInfo's samples make, own samples where OpInfo has none, and hostile
+variants of both. Everything is small and the same in every run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sealift.ir.graph.types import OpDef
+from tests.ops.own_samples import OWN
+from tests.ops.runner import bind, overload_of
+
+DTYPES = (
+    torch.float32, torch.float64, torch.int64, torch.int32, torch.bool, torch.bfloat16, torch.float16, torch.int8, torch.int16, torch.uint8,
+)  # fmt: skip
+DEVICE = "cpu"
+LOOKED_AT = 48  # OpInfo samples of a dtype that are run to find calls
+KEPT = {torch.float32: 12, torch.bfloat16: 5, torch.int64: 5}  # calls of a dtype that are tried, spread over those found
+KEPT_OTHERWISE = 3
+MAX_NUMEL = 20_000
+POSITIONS = frozenset({"index", "indices", "offsets", "condition", "mask"})  # tensors whose values choose: hostile variants keep them
+
+
+@dataclass(frozen=True)
+class Sample:
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"({', '.join([*map(_brief, self.args), *(f'{k}={_brief(v)}' for k, v in self.kwargs.items())])})"
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_brief, value))}]"
+    return repr(value)
+
+
+def map_tensors(value: Any, fn: Callable[[torch.Tensor], Any]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return fn(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map_tensors(v, fn) for v in value)
+    return value
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            yield from tensors_in(v)
+
+
+# ---- from OpInfo -----------------------------------------------------------------------------------------------------------------
+
+
+class _Recorder(TorchDispatchMode):
+    """Collects the calls of one overload, with copies of their arguments."""
+
+    def __init__(self, overload: torch._ops.OpOverload) -> None:
+        super().__init__()
+        self.overload = overload
+        self.calls: list[Sample] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        if func is self.overload:
+            self.calls.append(_copied(args, kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sample:
+    def copy(t: torch.Tensor) -> torch.Tensor:
+        return t.detach().clone()
+
+    return Sample(tuple(map_tensors(a, copy) for a in args), {k: map_tensors(v, copy) for k, v in kwargs.items()})
+
+
+def _accepts(overload: torch._ops.OpOverload, sample: Sample) -> bool:
+    try:
+        with torch.no_grad():
+            overload(*sample.args, **sample.kwargs)
+    except Exception:  # noqa: BLE001  (whatever eager does not take is no sample)
+        return False
+    return True
+
+
+@lru_cache(maxsize=None)
+def samples_of(op: OpDef, dtype: torch.dtype) -> tuple[Sample, ...]:
+    torch.manual_seed(0)
+    overload = overload_of(op.name)
+    found: list[Sample] = []
+    for info in op_db:
+        if info.name != op.samples or not info.supports_dtype(dtype, DEVICE):
+            continue
+        for given in itertools.islice(info.sample_inputs(DEVICE, dtype), LOOKED_AT):
+            found += _calls(overload, info, given)
+    if op.name in OWN:
+        found += [s for s in (Sample(tuple(a), k) for a, k in OWN[op.name](dtype)) if _accepts(overload, s)]
+    small = [s for s in found if all(t.numel() <= MAX_NUMEL and not t.is_complex() and t.layout == torch.strided for t in _tensors(s))]
+    limit = KEPT.get(dtype, KEPT_OTHERWISE)
+    return tuple(small[len(small) * k // limit] for k in range(limit)) if len(small) > limit else tuple(small)
+
+
+def _calls(overload: torch._ops.OpOverload, info: Any, given: Any) -> list[Sample]:
+    """The overload as the function under test calls it; for composites, which the recorder does not see, called with the same arguments."""
+    recorder = _Recorder(overload)
+    try:
+        with torch.no_grad(), recorder:
+            info.op(given.input, *given.args, **given.kwargs)
+    except Exception:  # noqa: BLE001
+        return []
+    if recorder.calls:
+        return recorder.calls[:1]
+    direct = _copied((given.input, *given.args), given.kwargs)
+    return [direct] if _accepts(overload, direct) else []
+
+
+def _tensors(sample: Sample) -> list[torch.Tensor]:
+    return [t for v in (*sample.args, *sample.kwargs.values()) for t in tensors_in(v)]
+
+
+# ---- hostile variants ------------------------------------------------------------------------------------------------------------
+
+
+def hostile(op: OpDef, samples: Sequence[Sample]) -> Iterator[tuple[str, Sample]]:
+    """The samples with values and layouts that break naive code; those that eager refuses are dropped."""
+    overload = overload_of(op.name)
+    for sample in (*samples[:2], *samples[len(samples) // 2 : len(samples) // 2 + 1]):
+        for name, change in VARIANTS.items():
+            bound = bind(overload, sample.args, sample.kwargs)
+            changed = {k: v if k in POSITIONS and name == "values" else map_tensors(v, change) for k, v in bound.items()}
+            variant = Sample((), changed)
+            if _accepts(overload, variant):
+                yield name, variant
+
+
+def _special_values(t: torch.Tensor) -> torch.Tensor:
+    if t.dtype.is_floating_point:
+        values = [float("nan"), 1.5, float("inf"), -0.0, -2.0, 0.0, float("-inf"), 1e-3, 40.0]
+    elif t.dtype is torch.bool:
+        return t
+    else:
+        limits = torch.iinfo(t.dtype)
+        values = [limits.min, limits.max, 0, 1, 2, limits.max - 1, 3]
+    pattern = torch.tensor(values, dtype=t.dtype)
+    return pattern[(torch.arange(t.numel()) * 2 + t.numel() % 3) % len(values)].reshape(t.shape)
+
+
+def _one_row_less(size: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The first dimension above 1 cut to `size`, in every tensor alike."""
+
+    def change(t: torch.Tensor) -> torch.Tensor:
+        along = next((d for d, s in enumerate(t.shape) if s > 1), None)
+        return t if along is None else t.narrow(along, 0, size).clone()
+
+    return change
+
+
+def _strided(t: torch.Tensor) -> torch.Tensor:
+    if t.dim() < 1:
+        return t
+    wide = torch.zeros([2 * s for s in reversed(t.shape)], dtype=t.dtype)
+    view = wide[tuple(slice(None, None, 2) for _ in t.shape)].permute(*reversed(range(t.dim())))
+    return view.copy_(t)
+
+
+VARIANTS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "values": _special_values,
+    "empty": _one_row_less(0),
+    "ones": _one_row_less(1),
+    "zero_d": lambda t: t.reshape(-1)[0].clone() if t.numel() else t,
+    "strided": _strided,
+}
