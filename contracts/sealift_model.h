@@ -45,7 +45,8 @@ typedef enum sealift_isa { /* ascending: a higher one is preferred where the mac
 
 typedef enum sealift_layout { /* how a weight lies in the weights file */
   SEALIFT_ROW_MAJOR = 0,
-  SEALIFT_PANEL32 = 1 /* a [n, k] matrix as ceil(n / 32) panels of [k][32], columns past n are zero: B of a GEMM that multiplies by its transpose */
+  SEALIFT_PANEL32 = 1, /* a [n, k] matrix as ceil(n / 32) panels of [k][32], columns past n are zero: B of a GEMM that multiplies by its transpose */
+  SEALIFT_PANEL32_T = 2 /* the same panels of a constant whose shape is [k, n] */
 } sealift_layout;
 
 /* ---- what the library says about itself ---------------------------------------------------------------------------------- */

@@ -1,0 +1,210 @@
+// What generated loops are written in: lanes (all of a vector, or its first n), folds, checked indices, dispatch to the pool.
+//
+//   for_lanes(0, n, [&](int64_t j, auto lanes) { store(y + j, load(x + j, lanes) * splat(2.0f), lanes); });
+#pragma once
+
+#include "sealift_model.h"
+#include "../simd/simd.h"
+
+namespace SEALIFT_NS {
+namespace {
+
+// ---- lanes: how many of a vector's elements exist ----------------------------------------------------------------------------
+
+struct All {};
+struct Some {
+  int64_t n;  // 0 < n < kLanes
+};
+
+SEALIFT_INLINE int64_t count(All) { return kLanes; }
+SEALIFT_INLINE int64_t count(Some s) { return s.n; }
+
+template <class S> SEALIFT_INLINE auto load(const S *p, All) { return load(p); }
+template <class S> SEALIFT_INLINE auto load(const S *p, Some s) { return load_partial(p, s.n); }
+template <class S, class V> SEALIFT_INLINE void store(S *p, V v, All) { store(p, v); }
+template <class S, class V> SEALIFT_INLINE void store(S *p, V v, Some s) { store_partial(p, v, s.n); }
+template <class S, class V> SEALIFT_INLINE void store_one(S *p, V v) { store_partial(p, v, 1); }
+template <class S> SEALIFT_INLINE auto load_strided(const S *p, int64_t stride_elems, All) { return load_strided(p, stride_elems); }
+template <class S> SEALIFT_INLINE auto load_strided(const S *p, int64_t stride_elems, Some s) { return load_strided_partial(p, stride_elems, s.n); }
+template <class S, class V> SEALIFT_INLINE void store_strided(S *p, int64_t stride_elems, V v, All) { store_strided(p, stride_elems, v); }
+template <class S, class V> SEALIFT_INLINE void store_strided(S *p, int64_t stride_elems, V v, Some s) { store_strided_partial(p, stride_elems, v, s.n); }
+template <class S> SEALIFT_INLINE auto gather(const S *p, Vec<int64_t> index, All) { return gather(p, index); }
+template <class S> SEALIFT_INLINE auto gather(const S *p, Vec<int64_t> index, Some s) { return gather_partial(p, index, s.n); }
+
+// Lanes computed one by one: positions and conditions that are no vector arithmetic.
+template <class L, class F> SEALIFT_INLINE Vec<int64_t> each_lane(int64_t first, L lanes, F position) {
+  int64_t at[kLanes] = {};
+  for (int64_t l = 0; l < count(lanes); ++l) at[l] = position(first + l);
+  return load(at);
+}
+template <class L, class F> SEALIFT_INLINE Mask mask_each_lane(int64_t first, L lanes, F condition) {
+  b8 holds[kLanes] = {};
+  for (int64_t l = 0; l < count(lanes); ++l) holds[l].v = condition(first + l);
+  return load(holds);
+}
+// base[index] where the mask holds, `other` elsewhere; the other lanes touch no memory.
+template <class S, class V> SEALIFT_INLINE V gather_where(const S *base, Vec<int64_t> index, Mask where, V other) {
+  S got[kLanes];
+  for (int l = 0; l < kLanes; ++l)
+    if (lane(where, l)) got[l] = base[lane(index, l)];
+    else store_partial(got + l, other, 1);
+  return load(got);
+}
+
+#define SEALIFT_LANES_INLINE __attribute__((always_inline))  // on the lambda of a loop over lanes
+
+template <class F> SEALIFT_INLINE void for_lanes(int64_t begin, int64_t end, F f) {
+  int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) f(i, All{});
+  if (i < end) f(i, Some{end - i});
+}
+
+// ---- folds -------------------------------------------------------------------------------------------------------------------
+
+template <class T> SEALIFT_INLINE T largest() { return Element<T>::is_float ? T(__builtin_inf()) : T(~(T(1) << (8 * sizeof(T) - 1))); }
+template <> SEALIFT_INLINE float largest<float>() { return __builtin_inff(); }
+template <> SEALIFT_INLINE double largest<double>() { return __builtin_inf(); }
+template <> SEALIFT_INLINE uint8_t largest<uint8_t>() { return 255; }
+template <class T> SEALIFT_INLINE T smallest() { return T(T(1) << (8 * sizeof(T) - 1)); }
+template <> SEALIFT_INLINE float smallest<float>() { return -__builtin_inff(); }
+template <> SEALIFT_INLINE double smallest<double>() { return -__builtin_inf(); }
+template <> SEALIFT_INLINE uint8_t smallest<uint8_t>() { return 0; }
+
+struct Sum {
+  template <class T> static SEALIFT_INLINE Vec<T> identity() { return splat<T>(T(0)); }
+  template <class V> static SEALIFT_INLINE V join(V a, V b) { return a + b; }
+  template <class T> static SEALIFT_INLINE T finish(Vec<T> v) { return reduce_add(v); }
+};
+struct Prod {
+  template <class T> static SEALIFT_INLINE Vec<T> identity() { return splat<T>(T(1)); }
+  template <class V> static SEALIFT_INLINE V join(V a, V b) { return a * b; }
+  template <class T> static SEALIFT_INLINE T finish(Vec<T> v) { return reduce_mul(v); }
+};
+struct Min {
+  template <class T> static SEALIFT_INLINE Vec<T> identity() { return splat<T>(largest<T>()); }
+  template <class V> static SEALIFT_INLINE V join(V a, V b) { return minimum(a, b); }
+  template <class T> static SEALIFT_INLINE T finish(Vec<T> v) { return reduce_min(v); }
+};
+struct Max {
+  template <class T> static SEALIFT_INLINE Vec<T> identity() { return splat<T>(smallest<T>()); }
+  template <class V> static SEALIFT_INLINE V join(V a, V b) { return maximum(a, b); }
+  template <class T> static SEALIFT_INLINE T finish(Vec<T> v) { return reduce_max(v); }
+};
+struct Any {
+  template <class T> static SEALIFT_INLINE Mask identity() { return splat<bool>(false); }
+  static SEALIFT_INLINE Mask join(Mask a, Mask b) { return a | b; }
+  template <class T> static SEALIFT_INLINE bool finish(Mask m) { return any(m); }
+};
+struct AllOf {
+  template <class T> static SEALIFT_INLINE Mask identity() { return splat<bool>(true); }
+  static SEALIFT_INLINE Mask join(Mask a, Mask b) { return a & b; }
+  template <class T> static SEALIFT_INLINE bool finish(Mask m) { return all(m); }
+};
+
+// Joins f(j, lanes) over [0, n) into `start`. Four accumulators hide the latency of the join; their number depends on n only, so the result
+// does not depend on who computes it.
+template <class C, class T, class V, class F> SEALIFT_INLINE V fold_lanes(V start, int64_t n, F f) {
+  V acc0 = start, acc1 = C::template identity<T>(), acc2 = acc1, acc3 = acc1;
+  int64_t j = 0;
+  for (; j + 4 * kLanes <= n; j += 4 * kLanes) {
+    acc0 = C::join(acc0, f(j, All{}));
+    acc1 = C::join(acc1, f(j + kLanes, All{}));
+    acc2 = C::join(acc2, f(j + 2 * kLanes, All{}));
+    acc3 = C::join(acc3, f(j + 3 * kLanes, All{}));
+  }
+  for (; j + kLanes <= n; j += kLanes) acc0 = C::join(acc0, f(j, All{}));
+  if (j < n) acc1 = C::join(acc1, select(first_lanes(n - j), f(j, Some{n - j}), C::template identity<T>()));
+  return C::join(C::join(acc0, acc1), C::join(acc2, acc3));
+}
+
+// The winner so far and its position: the first of equals, NaN before all.
+template <class T> struct Best {
+  Vec<T> value;
+  Vec<int64_t> position = splat<int64_t>(0);
+};
+struct ArgMax {
+  template <class T> static SEALIFT_INLINE Best<T> start() { return {splat<T>(smallest<T>())}; }
+  template <class T> static SEALIFT_INLINE Mask beats(Vec<T> a, Vec<T> b) { return a > b; }
+};
+struct ArgMin {
+  template <class T> static SEALIFT_INLINE Best<T> start() { return {splat<T>(largest<T>())}; }
+  template <class T> static SEALIFT_INLINE Mask beats(Vec<T> a, Vec<T> b) { return a < b; }
+};
+template <class C, class T> SEALIFT_INLINE Best<T> challenge(Best<T> best, Vec<T> v, int64_t position) {
+  const Mask wins = C::template beats<T>(v, best.value) | (isnan(v) & ~isnan(best.value));
+  return {select(wins, v, best.value), select(wins, splat<int64_t>(position), best.position)};
+}
+
+// ---- errors inside a run -----------------------------------------------------------------------------------------------------
+
+inline __attribute__((noinline, cold)) void raise(sealift_frame *frame, int32_t error, int64_t value, int64_t bound) {
+  int32_t none = SEALIFT_RUN_OK;  // the first error of a run is the one reported
+  if (__atomic_compare_exchange_n(&frame->error, &none, error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    frame->error_value = value;
+    frame->error_bound = bound;
+  }
+}
+
+// An index as eager takes it: negative counts from the end. Out of range, the run fails and the lane reads element 0.
+template <class L> SEALIFT_INLINE Vec<int64_t> check_index(sealift_frame *frame, Vec<int64_t> index, int64_t size, L lanes) {
+  const Vec<int64_t> wrapped = select(index < splat<int64_t>(0), index + splat<int64_t>(size), index);
+  const Mask bad = (wrapped < splat<int64_t>(0)) | (wrapped >= splat<int64_t>(size));
+  if (__builtin_expect(any_partial(bad, count(lanes)), 0)) {
+    for (int l = 0; l < count(lanes); ++l)
+      if (lane(bad, l)) raise(frame, SEALIFT_RUN_INDEX, lane(index, l), size);
+    return select(bad, splat<int64_t>(0), wrapped);
+  }
+  return wrapped;
+}
+
+template <class T, class L> SEALIFT_INLINE Vec<T> check_divisor(sealift_frame *frame, Vec<T> divisor, L lanes) {
+  if (__builtin_expect(any_partial(divisor == splat<T>(T(0)), count(lanes)), 0)) raise(frame, SEALIFT_RUN_DIVIDE, 0, 0);
+  return divisor;
+}
+
+// ---- sizes -------------------------------------------------------------------------------------------------------------------
+
+SEALIFT_INLINE int64_t size_floor_div(int64_t a, int64_t b) { return b == 0 ? 0 : a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
+SEALIFT_INLINE int64_t size_mod(int64_t a, int64_t b) { return b == 0 ? 0 : a - size_floor_div(a, b) * b; }
+SEALIFT_INLINE int64_t size_min(int64_t a, int64_t b) { return a < b ? a : b; }
+SEALIFT_INLINE int64_t size_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// ---- dispatch ----------------------------------------------------------------------------------------------------------------
+
+template <int n> struct Task {  // what a kernel gets: the run, and where its buffers are
+  sealift_frame *frame;
+  const void *buffer[n];
+};
+
+constexpr int64_t kForkElements = 32768;  // below, a fork and join costs more than it saves
+constexpr int64_t kGrainElements = 4096;
+
+// fn over [0, count) rows of row_elements each, on the pool where that pays.
+SEALIFT_INLINE void dispatch(sealift_frame *frame, int64_t count, int64_t row_elements, sealift_task_fn fn, void *task) {
+  if (count <= 0) return;
+  const int64_t elements = row_elements > 0 ? row_elements : 1;
+  if (frame->num_workers == 1 || count == 1 || count * elements < kForkElements) return fn(task, 0, count, 0);
+  const int64_t grain = elements >= kGrainElements ? 1 : kGrainElements / elements;
+  frame->host->parallel_for(frame, count, grain, fn, task);
+}
+
+template <int n, class... D> SEALIFT_INLINE void set_strides(int64_t (&strides)[n], D... values) {
+  static_assert(sizeof...(D) == n, "one stride a dimension");
+  const int64_t given[n] = {values...};
+  for (int d = 0; d < n; ++d) strides[d] = given[d];
+}
+
+template <class T> SEALIFT_INLINE T *scratch_at(sealift_frame *frame, int32_t worker, int64_t offset_bytes) {
+  return reinterpret_cast<T *>(frame->scratch + worker * frame->scratch_stride_bytes + offset_bytes);
+}
+
+// A kernel with its record point: a decrement and a branch when nothing listens.
+template <class F> SEALIFT_INLINE void record(sealift_frame *frame, int32_t kernel_id, F run) {
+  if (__builtin_expect(--frame->countdown != 0, 1)) return run();
+  const uint64_t token = frame->host->record_begin(frame, kernel_id);
+  run();
+  if (token != 0) frame->host->record_end(frame, kernel_id, token);
+}
+
+}  // namespace
+}  // namespace SEALIFT_NS

@@ -1,0 +1,212 @@
+"""Calls of kernel families: the argument structs that kernels/gemm/gemm.h and kernels/attention/attention.h declare, filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sealift.backends.cpp.spelling import size_text
+from sealift.backends.cpp.stage import Lines
+from sealift.diag.errors import InternalError
+from sealift.ir.dim import ONE, ZERO, Dim, Sym, dim
+from sealift.ir.dtype import DType
+from sealift.ir.loop.expr import Buffer
+from sealift.ir.loop.types import Call, Operand
+from sealift.passes.operands import Strided, collapsed_stride, strided
+
+ROW_MAJOR, PANEL32, PANEL32_T = 0, 1, 2  # contracts/sealift_model.h: sealift_layout
+
+_ACTIVATIONS = {
+    "relu": "kActivationRelu", "gelu": "kActivationGeluErf", "gelu_tanh": "kActivationGeluTanh", "silu": "kActivationSilu",
+    "sigmoid": "kActivationSigmoid", "tanh": "kActivationTanh",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """pointer(buffer, layout): the C++ pointer to a buffer; a weight may be asked for in another layout."""
+
+    pointer: Callable[[Buffer, int], str]
+    names: Mapping[Sym, str]
+
+
+def emit_call(call: Call, context: CallContext, lines: Lines) -> str:
+    """Writes the call; gives the C++ expression of the scratch bytes it needs per worker."""
+    match call.family:
+        case "gemm":
+            return _emit_gemm(call, context, lines)
+        case "attention":
+            return _emit_attention(call, context, lines)
+    raise InternalError(f"the C++ backend has no kernel family {call.family!r}")
+
+
+def packed_layout(b: Operand) -> int:
+    """The layout that a constant matrix is stored in for this use: panels, if it is used whole."""
+    view = strided(b)
+    if view is None or b.load.buffer.kind != "weight" or len(view.shape) != 2 or view.offset.terms or len(b.load.buffer.shape) != 2:
+        return ROW_MAJOR
+    rows, cols = b.load.buffer.shape
+    strides = b.load.buffer.strides
+    if b.load.buffer.order is not None or strides != (cols, ONE):
+        return ROW_MAJOR
+    if view.shape == (rows, cols) and _same(view.strides, (cols, ONE), view.shape):
+        return PANEL32
+    if view.shape == (cols, rows) and _same(view.strides, (ONE, cols), view.shape):
+        return PANEL32_T
+    return ROW_MAJOR
+
+
+def _same(a: tuple[Dim, ...], b: tuple[Dim, ...], shape: tuple[Dim, ...]) -> bool:
+    return all(n == ONE or x == y for x, y, n in zip(a, b, shape))
+
+
+def _required(call: Call, role: str) -> Strided:
+    operand = call.operand(role)
+    view = strided(operand) if operand is not None else None
+    if view is None:
+        raise InternalError(f"{call.family}: operand {role} cannot be read where it lies")
+    return view
+
+
+def _output_view(out: Buffer) -> Strided:
+    return Strided(dim(0), out.shape, out.strides)
+
+
+def _emit_gemm(call: Call, context: CallContext, lines: Lines) -> str:
+    a, b, c = _required(call, "a"), _required(call, "b"), _output_view(call.outs[0])
+    residual = strided(residual_operand) if (residual_operand := call.operand("residual")) is not None else None
+    b_operand, a_operand = call.operand("b"), call.operand("a")
+    assert b_operand is not None and a_operand is not None
+    transposed = bool(call.attr("transpose_b"))
+    k, n = a.shape[-1], (b.shape[-2] if transposed else b.shape[-1])
+    k_stride, n_stride = (b.strides[-1], b.strides[-2]) if transposed else (b.strides[-2], b.strides[-1])
+    batch_rank = len(b.shape) - 2
+    layout = PANEL32 if (stored := _panel_layout(b_operand, transposed)) is not None else ROW_MAJOR
+    tensors = {"a": a, "c": c} | ({"residual": residual} if residual is not None else {})
+    rank = len(c.shape)
+    # With one matrix b for all, leading dimensions are rows as long as every tensor walks them evenly.
+    rows_from = rank - 2
+    if batch_rank == 0:
+        while rows_from > 0 and all(collapsed_stride(t, rows_from - 1, rank - 1) is not None for t in tensors.values()):
+            rows_from -= 1
+    row_strides = {name: collapsed_stride(t, max(rows_from, 0), rank - 1) if rank > 1 else ZERO for name, t in tensors.items()}
+    m = dim(1)
+    for d in c.shape[max(rows_from, 0) : rank - 1]:
+        m = m * d
+    outer = list(range(max(rows_from, 0)))
+    batch_strides = {name: [t.strides[d] for d in outer] for name, t in tensors.items()}
+    batch_strides["b"] = [_batch_stride(b, d, rank) for d in outer]
+    extents, batch_strides = _merge_batch([c.shape[d] for d in outer], batch_strides)
+
+    def text(d: Dim) -> str:
+        return size_text(d, context.names)
+
+    loops = max(len(extents) - 2, 0)
+    lines.add("GemmF32 gemm;")
+    offsets: dict[str, str] = {name: "" for name in batch_strides}
+    for i in range(loops):
+        lines.open(f"for (int64_t batch{i} = 0; batch{i} < {text(extents[i])}; ++batch{i})")
+        for name, strides in batch_strides.items():
+            if strides[i].terms:
+                offsets[name] += f" + batch{i} * ({text(strides[i])})"
+    inner_extents = extents[loops:]
+    lines.add(f"gemm.m = {text(m)}, gemm.n = {text(n)}, gemm.k = {text(k)};")
+    lines.add(f"gemm.a = {_at(context.pointer(a_operand.load.buffer, ROW_MAJOR), a.offset, context)}{offsets['a']}, gemm.lda = {text(row_strides['a'] or ZERO)};")
+    if stored is not None:
+        lines.add(f"gemm.b = {context.pointer(b_operand.load.buffer, stored)}, gemm.b_layout = kBPanel32;")
+    elif k_stride == ONE or k == ONE:
+        lines.add(f"gemm.b = {_at(context.pointer(b_operand.load.buffer, ROW_MAJOR), b.offset, context)}{offsets['b']}, gemm.ldb = {text(n_stride)}, gemm.b_layout = kBTransposed;")
+    else:
+        lines.add(f"gemm.b = {_at(context.pointer(b_operand.load.buffer, ROW_MAJOR), b.offset, context)}{offsets['b']}, gemm.ldb = {text(k_stride)}, gemm.b_layout = kBRowMajor;")
+    if (bias := call.operand("bias")) is not None:
+        view = _required(call, "bias")
+        lines.add(f"gemm.bias = {_at(context.pointer(bias.load.buffer, ROW_MAJOR), view.offset, context)};")
+    if residual is not None and residual_operand is not None:
+        lines.add(
+            f"gemm.residual = {_at(context.pointer(residual_operand.load.buffer, ROW_MAJOR), residual.offset, context)}{offsets['residual']}, "
+            f"gemm.ldr = {text(row_strides['residual'] or ZERO)};"
+        )
+    for attr in ("activation", "post_activation"):
+        if (name := call.attr(attr, "none")) != "none":
+            lines.add(f"gemm.{attr} = {_ACTIVATIONS[name]};")
+    lines.add(f"gemm.c = {context.pointer(call.outs[0], ROW_MAJOR)}{offsets['c']}, gemm.ldc = {text(row_strides['c'] or ZERO)};")
+    start = 2 - len(inner_extents)
+    for i, extent in enumerate(inner_extents):
+        lines.add(f"gemm.batch[{start + i}] = {text(extent)};")
+        for name, field in (("a", "a_batch"), ("b", "b_batch"), ("c", "c_batch"), ("residual", "residual_batch")):
+            if name in batch_strides and batch_strides[name][loops + i].terms:
+                lines.add(f"gemm.{field}[{start + i}] = {text(batch_strides[name][loops + i])};")
+    lines.add("gemm_f32(frame, gemm);")
+    for _ in range(loops):
+        lines.close()
+    unpacked = "kBPanel32" if layout == PANEL32 else ("kBTransposed" if k_stride == ONE or k == ONE else "kBRowMajor")
+    return f"gemm_f32_scratch_bytes({text(m)}, {text(n)}, {text(k)}, {unpacked})"
+
+
+def _panel_layout(b: Operand, transposed: bool) -> int | None:
+    """PANEL32 where the constant itself is [n, k], PANEL32_T where it is [k, n]; None where b is no whole constant."""
+    layout = packed_layout(b)
+    if layout == ROW_MAJOR:
+        return None
+    # `layout` says how the operand as given relates to the constant; the kernel wants panels over n.
+    return layout if transposed else (PANEL32_T if layout == PANEL32 else PANEL32)
+
+
+def _batch_stride(b: Strided, d: int, rank: int) -> Dim:
+    position = d - (rank - len(b.shape))
+    return ZERO if position < 0 or b.shape[position] == ONE else b.strides[position]
+
+
+def _merge_batch(extents: list[Dim], strides: dict[str, list[Dim]]) -> tuple[list[Dim], dict[str, list[Dim]]]:
+    """Drops dimensions of 1 and joins neighbours that all tensors walk evenly."""
+    kept = [i for i, e in enumerate(extents) if e != ONE]
+    merged: list[Dim] = []
+    out: dict[str, list[Dim]] = {name: [] for name in strides}
+    for i in kept:
+        if merged and all(out[name][-1] == strides[name][i] * extents[i] for name in strides):
+            merged[-1] = merged[-1] * extents[i]
+            for name in strides:
+                out[name][-1] = strides[name][i]
+        else:
+            merged.append(extents[i])
+            for name in strides:
+                out[name].append(strides[name][i])
+    return merged, out
+
+
+def _at(pointer: str, offset: Dim, context: CallContext) -> str:
+    return f"{pointer} + {size_text(offset, context.names)}" if offset.terms else pointer
+
+
+def _emit_attention(call: Call, context: CallContext, lines: Lines) -> str:
+    q, k, v, out = _required(call, "q"), _required(call, "k"), _required(call, "v"), _output_view(call.outs[0])
+
+    def text(d: Dim) -> str:
+        return size_text(d, context.names)
+
+    lines.add("AttentionF32 attention;")
+    for name, view in (("q", q), ("k", k), ("v", v)):
+        operand = call.operand(name)
+        assert operand is not None
+        lines.add(f"attention.{name} = {_at(context.pointer(operand.load.buffer, ROW_MAJOR), view.offset, context)};")
+        _strides(f"attention.{name}_strides", view, text, lines)
+    lines.add(f"attention.out = {context.pointer(call.outs[0], ROW_MAJOR)};")
+    _strides("attention.out_strides", out, text, lines)
+    if (mask := call.operand("mask")) is not None:
+        view = _required(call, "mask")
+        kind = "kMaskBool" if mask.load.dtype is DType.BOOL else "kMaskFloat"
+        lines.add(f"attention.mask = {_at(context.pointer(mask.load.buffer, ROW_MAJOR), view.offset, context)}, attention.mask_kind = {kind};")
+        broadcast = tuple(ZERO if n == ONE else s for s, n in zip(view.strides, view.shape))
+        padded = Strided(view.offset, view.shape, (ZERO,) * (4 - len(broadcast)) + broadcast)
+        _strides("attention.mask_strides", padded, text, lines)
+    lines.add(f"attention.batch = {text(q.shape[0])}, attention.heads = {text(q.shape[1])}, attention.kv_heads = {text(k.shape[1])};")
+    lines.add(f"attention.queries = {text(q.shape[2])}, attention.keys = {text(k.shape[2])};")
+    lines.add(f"attention.head_dim = {text(q.shape[3])}, attention.value_dim = {text(v.shape[3])};")
+    lines.add(f"attention.scale = {float(call.attr('scale'))!r}f, attention.is_causal = {int(bool(call.attr('causal')))};")
+    lines.add("attention_f32(frame, attention);")
+    return f"attention_f32_scratch_bytes({text(q.shape[3])}, {text(v.shape[3])})"
+
+
+def _strides(target: str, view: Strided, text: Callable[[Dim], str], lines: Lines) -> None:
+    values = ", ".join(text(s) for s in view.strides)
+    lines.add(f"set_strides({target}, {values});")

@@ -1,0 +1,249 @@
+"""Kernels as C++ functions, and the run function that calls them in order.
+
+A kernel's function takes its buffers through a Task, so that kernels of one shape (the layers of a network) share one function: it is
+named after the first of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sealift.backends.cpp.family_calls import ROW_MAJOR, CallContext, emit_call
+from sealift.backends.cpp.spelling import LANE, STORAGE, identifier, size_text
+from sealift.backends.cpp.stage import Lines, StageContext, emit_split_map, emit_stage
+from sealift.ir.dim import ONE, Dim, Sym
+from sealift.ir.loop.expr import Buffer
+from sealift.ir.loop.rewrite import stage_loads
+from sealift.ir.loop.types import Call, Kernel, Loops, Map, outputs_of
+from sealift.passes.loop_nest import plan_nest
+from sealift.plan.memory import MemoryPlan
+
+
+@dataclass(frozen=True)
+class WeightUse:
+    """A constant in the layout that a kernel reads it in: one stored array."""
+
+    buffer: str
+    layout: int
+
+
+@dataclass
+class KernelSource:
+    """functions: distinct kernel functions, in order. steps: the run function's body. scratch: what calls need of a worker's scratch."""
+
+    functions: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    weights: list[WeightUse] = field(default_factory=list)
+    scratch: list[str] = field(default_factory=list)
+
+
+def size_names(loops: Loops) -> dict[Sym, str]:
+    return {s: identifier(s.name) for s in loops.sizes}
+
+
+def emit_kernels(loops: Loops, plan: MemoryPlan) -> KernelSource:
+    return _KernelEmitter(loops, plan).emit()
+
+
+class _KernelEmitter:
+    def __init__(self, loops: Loops, plan: MemoryPlan) -> None:
+        self.loops, self.plan = loops, plan
+        self.names = size_names(loops)
+        self.source = KernelSource()
+        self.by_text: dict[str, str] = {}
+        self.inputs = {b.name: i for i, b in enumerate(loops.inputs)}
+        self.outputs = {b.name: i for i, b in enumerate(loops.outputs) if b is not None and b.kind == "output"}
+        self.states = {s.name: i for i, (s, _) in enumerate(loops.state_updates)}
+        self.slots = {s.buffer: plan.offsets[s.share] for s in plan.slots}
+
+    def emit(self) -> KernelSource:
+        for position, kernel in enumerate(self.loops.kernels):
+            steps = Lines(depth=1)
+            steps.add(f"// {position} {kernel.name}: {kernel.loc or ', '.join(kernel.ops)}")
+            if isinstance(kernel.stages[0], Call):
+                self._family_step(position, kernel, kernel.stages[0], steps)
+            else:
+                self._loop_step(position, kernel, steps)
+            steps.add("if (__builtin_expect(frame->error != 0, 0)) return failed(frame, %d);" % position)
+            self.source.steps += steps.text
+        return self.source
+
+    # ---- where buffers are ----
+
+    def weight(self, b: Buffer, layout: int) -> int:
+        use = WeightUse(b.name, layout)
+        if use not in self.source.weights:
+            self.source.weights.append(use)
+        return self.source.weights.index(use)
+
+    def place(self, b: Buffer, layout: int = ROW_MAJOR) -> str:
+        """The address of a buffer as a void pointer, from the frame."""
+        match b.kind:
+            case "input":
+                return f"frame->inputs[{self.inputs[b.name]}]"
+            case "output":
+                return f"frame->outputs[{self.outputs[b.name]}]"
+            case "weight":
+                return f"frame->weights[{self.weight(b, layout)}]"
+            case "state":
+                return f"frame->states[{self.states[b.name]}]"
+        offset = self.slots[b.name]
+        return f"frame->arena + {self.size(offset)}" if offset.terms else "frame->arena"
+
+    def size(self, d: Dim) -> str:
+        return size_text(d, self.names)
+
+    # ---- families ----
+
+    def _family_step(self, position: int, kernel: Kernel, call: Call, steps: Lines) -> None:
+        steps.open(f"record(frame, {position}, [&]() SEALIFT_LANES_INLINE")
+
+        def pointer(b: Buffer, layout: int) -> str:
+            kind = STORAGE[b.dtype] if layout == ROW_MAJOR else "float"
+            writable = b in outputs_of(call)
+            return f"static_cast<{'' if writable else 'const '}{kind} *>({self._void(b, layout, writable)})"
+
+        self.source.scratch.append(emit_call(call, CallContext(pointer, self.names), steps))
+        steps.close(");")
+
+    def _void(self, b: Buffer, layout: int, writable: bool) -> str:
+        place = self.place(b, layout)
+        return f"static_cast<{'' if writable else 'const '}void *>({place})" if place.startswith("frame->arena") else place
+
+    # ---- loops ----
+
+    def _loop_step(self, position: int, kernel: Kernel, steps: Lines) -> None:
+        buffers = _outside_buffers(kernel)
+        nest = plan_nest(kernel)
+        count = ONE
+        if nest.split_vector:
+            axis = nest.stages[0].vector
+            assert axis is not None
+            count = axis.extent
+        elif nest.row is not None:
+            count = nest.row.extent
+        name = self._function(position, kernel, buffers)
+        steps.open(f"record(frame, {position}, [&]() SEALIFT_LANES_INLINE")
+        places = ", ".join(self._void(b, ROW_MAJOR, False) for b in buffers)
+        steps.add(f"Task<{max(len(buffers), 1)}> task = {{frame, {{{places}}}}};")
+        steps.add(f"dispatch(frame, {self.size(count)}, {self.size(nest.elements)}, {name}, &task);")
+        steps.close(");")
+
+    def _function(self, position: int, kernel: Kernel, buffers: list[Buffer]) -> str:
+        """The name of the kernel's function, written now or for an earlier kernel of the same text."""
+        pointers = _unique_names(buffers, set(self.names.values()))
+        body = self._body(kernel, buffers, pointers)
+        canonical = self._body(kernel, buffers, {b.name: f"p{i}" for i, b in enumerate(buffers)})
+        if canonical in self.by_text:
+            return self.by_text[canonical]
+        name = f"k{position}_{identifier(kernel.name)}"
+        self.by_text[canonical] = name
+        head = [f"// {name}: {', '.join(kernel.ops)}"]
+        head += [f"//   {place}{f': {place.code}' if place.code else ''}" for place in kernel.loc.places]
+        signature = f"void {name}(void *arg, int64_t begin, int64_t end, int32_t worker) {{"
+        self.source.functions.append("\n".join([*head, signature, body, "}"]))
+        return name
+
+    def _body(self, kernel: Kernel, buffers: list[Buffer], pointers: Mapping[str, str]) -> str:
+        nest = plan_nest(kernel)
+        lines = Lines(depth=1)
+        written = {b.name for s in kernel.stages for b in outputs_of(s)}
+        lines.add(f"const auto &task = *static_cast<Task<{max(len(buffers), 1)}> *>(arg);")
+        lines.add("sealift_frame *const frame = task.frame;")
+        rows = {b.name: b for s in kernel.stages for b in outputs_of(s) if b.kind == "row"}
+        for i, b in enumerate(buffers):
+            kind, text = STORAGE[b.dtype], f"task.buffer[{i}]"
+            if b.name in written:
+                lines.add(f"{kind} *const {pointers[b.name]} = static_cast<{kind} *>(const_cast<void *>({text}));  // {_shape_text(b)}")
+            else:
+                lines.add(f"const {kind} *const {pointers[b.name]} = static_cast<const {kind} *>({text});  // {_shape_text(b)}")
+        body = Lines(depth=1)
+        row_names = {name: f"row{i}" for i, name in enumerate(rows)}
+        scalars: dict[str, str] = {}
+        all_pointers = dict(pointers)
+        for name, b in rows.items():
+            if len(b.shape) > b.row_dims:
+                offset = self.plan.row_offsets[name]
+                body.add(f"{STORAGE[b.dtype]} *const {row_names[name]} = scratch_at<{STORAGE[b.dtype]}>(frame, worker, {self.size(offset)});")
+                all_pointers[name] = row_names[name]
+            else:
+                scalars[name] = row_names[name]
+        counter = iter(range(1_000_000))
+        symbol_names = dict(self.names)
+        if nest.row is not None:
+            symbol_names[nest.row.sym] = "row"
+        context = StageContext(all_pointers, scalars, symbol_names, lambda: f"v{next(counter)}")
+        if nest.split_vector:
+            _emit_split(kernel, context, body)
+        else:
+            body.open("for (int64_t row = begin; row < end; ++row)")
+            for name, scalar in scalars.items():
+                body.add(f"{_scalar_type(rows[name])} {scalar};")
+            for stage, stage_nest in zip(kernel.stages, nest.stages):
+                assert not isinstance(stage, Call)
+                needs_block = len(kernel.stages) > 1
+                if needs_block:
+                    body.open("")
+                emit_stage(stage, stage_nest, context, body)
+                if needs_block:
+                    body.close()
+            body.close()
+        text = "\n".join(body.text)
+        for symbol, name in self.names.items():
+            if _mentions(text, name):
+                lines.add(f"const int64_t {name} = frame->sizes[{self.loops.sizes.index(symbol)}];")
+        unused = [name for name in ("frame", "worker") if not _mentions("\n".join([*lines.text[2:], text]), name)]
+        for name in unused:
+            lines.add(f"(void){name};")
+        return "\n".join([*lines.text, text])
+
+
+def _emit_split(kernel: Kernel, context: StageContext, body: Lines) -> None:
+    """The only loop runs over [begin, end)."""
+    (stage,) = kernel.stages
+    assert isinstance(stage, Map)
+    emit_split_map(stage, plan_nest(kernel).stages[0], context, body)
+
+
+def _scalar_type(b: Buffer) -> str:
+    return LANE[b.dtype]
+
+
+def _mentions(text: str, word: str) -> bool:
+    return re.search(rf"\b{re.escape(word)}\b", text) is not None
+
+
+def _shape_text(b: Buffer) -> str:
+    return f"{b.dtype} [{', '.join(str(d) for d in b.shape)}]"
+
+
+def _outside_buffers(kernel: Kernel) -> list[Buffer]:
+    """Buffers that the kernel is given: those it writes first, then those it reads, in order of mention."""
+    found: dict[str, Buffer] = {}
+    for stage in kernel.stages:
+        for load in stage_loads(stage):
+            found.setdefault(load.buffer.name, load.buffer)
+    for stage in kernel.stages:
+        for b in outputs_of(stage):
+            found.setdefault(b.name, b)
+    return [b for b in found.values() if b.kind != "row"]
+
+
+def _unique_names(buffers: list[Buffer], taken: set[str]) -> dict[str, str]:
+    used = set(taken) | {"row", "begin", "end", "worker", "frame", "task", "arg"}
+    names: dict[str, str] = {}
+    for b in buffers:
+        name = base = identifier(b.name)
+        suffix = 2
+        while name in used or _looks_internal(name):
+            name = f"{base}_{suffix}"
+            suffix += 1
+        used.add(name)
+        names[b.name] = name
+    return names
+
+
+def _looks_internal(name: str) -> bool:
+    return re.fullmatch(r"(v|i|r|row|batch)\d+", name) is not None

@@ -1,0 +1,190 @@
+"""Sources -> library: the compiler, its flags, units side by side, objects kept by content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from sealift.build.resources import Resources
+from sealift.diag.errors import CompileError, InternalError
+from sealift.targets.isa import BASELINE, Isa
+
+# Numerics: no contraction of separate operations (eager has none), no fast-math. math.h may be assumed not to set errno.
+_FLAGS = (
+    "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno", "-fno-exceptions", "-fno-rtti",
+    "-fno-asynchronous-unwind-tables", "-fno-semantic-interposition", "-ffunction-sections", "-fno-ident", "-Wall", "-Wno-psabi",
+    "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unused-but-set-variable",
+)  # fmt: skip
+_LINK_FLAGS = ("-shared", "-static-libgcc", "-Wl,--gc-sections", "-Wl,--as-needed", "-Wl,-z,noexecstack", "-Wl,-z,relro", "-Wl,--build-id=none", "-Wl,--no-undefined")
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    compiler: str  # path of a g++
+    version: str  # "g++ 12.2.0"
+    debug_symbols: bool
+    jobs: int
+    cache: ObjectCache
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return (*_FLAGS, "-g", "-fdebug-prefix-map=.=model") if self.debug_symbols else _FLAGS
+
+
+def find_toolchain(jobs: int, debug_symbols: bool, cache_dir: Path | str | None) -> Toolchain:
+    """E-TOOL-001 without a C++ compiler."""
+    compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("g++")
+    if compiler is None:
+        raise CompileError(
+            "no C++ compiler was found: sealift compiles a model with g++",
+            code="E-TOOL-001",
+            help="on Debian and Ubuntu: apt-get install g++; `sealift doctor` checks the rest",
+        )
+    return Toolchain(compiler, _version(compiler), debug_symbols, jobs or _cores(), ObjectCache(_cache_path(cache_dir)))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+@lru_cache(maxsize=8)
+def _version(compiler: str) -> str:
+    done = subprocess.run([compiler, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True)
+    if done.returncode:
+        raise CompileError(f"{compiler} does not run: {done.stderr.strip()}", code="E-TOOL-001", help="`sealift doctor` says what to install")
+    return f"g++ {done.stdout.strip()}"
+
+
+def _cache_path(cache_dir: Path | str | None) -> Path | None:
+    if cache_dir == "":
+        return None
+    if cache_dir is not None:
+        return Path(cache_dir)
+    home = os.environ.get("XDG_CACHE_HOME") or (os.path.join(os.environ["HOME"], ".cache") if os.environ.get("HOME") else None)
+    return Path(home) / "sealift" if home else None
+
+
+@dataclass(frozen=True)
+class ObjectCache:
+    """Object files by the digest of all that made them. No directory: nothing is kept. A cache that cannot be written is left alone."""
+
+    directory: Path | None
+
+    def get(self, key: str) -> bytes | None:
+        if self.directory is None:
+            return None
+        try:
+            return (self.directory / "objects" / key[:2] / f"{key[2:]}.o").read_bytes()
+        except OSError:
+            return None
+
+    def put(self, key: str, data: bytes) -> None:
+        if self.directory is None:
+            return
+        target = self.directory / "objects" / key[:2] / f"{key[2:]}.o"
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as temporary:
+                temporary.write(data)
+            os.replace(temporary.name, target)
+        except OSError:
+            return
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One compilation: a source for one instruction set."""
+
+    source: str  # file name
+    text: str
+    isa: Isa
+
+    @property
+    def object_name(self) -> str:
+        return f"{self.isa.name}_{self.source.removesuffix('.cpp')}.o"
+
+
+def build_library(
+    common: Mapping[str, str],
+    per_isa: Mapping[str, str],
+    headers: Mapping[str, str],
+    isas: Sequence[Isa],
+    toolchain: Toolchain,
+    resources: Resources,
+) -> bytes:
+    """Compiles every unit and links them with the kernel families: the bytes of a shared library that needs libc and libm only."""
+    units = [Unit(name, text, isa) for isa in isas for name, text in per_isa.items()]
+    units += [Unit(name, text, BASELINE) for name, text in common.items()]
+    salt = hashlib.sha256("\0".join([toolchain.version, *toolchain.flags, _headers_digest(resources), *headers.values()]).encode()).hexdigest()
+    with _workspace() as directory:
+        for name, text in headers.items():
+            (directory / name).write_text(text)
+        units.sort(key=lambda u: -len(u.text))  # the longest first, so that no core waits for it alone
+        with ThreadPoolExecutor(max_workers=toolchain.jobs) as pool:
+            objects = list(pool.map(lambda u: _compile_unit(u, directory, toolchain, resources, salt), units))
+        return _link(sorted(objects), directory, toolchain, resources)
+
+
+@contextmanager
+def _workspace() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="sealift-build-") as name:
+        yield Path(name)
+
+
+def _compile_unit(unit: Unit, directory: Path, toolchain: Toolchain, resources: Resources, salt: str) -> str:
+    key = hashlib.sha256("\0".join([salt, unit.isa.name, *unit.isa.flags, unit.source, unit.text]).encode()).hexdigest()
+    target = directory / unit.object_name
+    kept = toolchain.cache.get(key)
+    if kept is not None:
+        target.write_bytes(kept)
+        return unit.object_name
+    source = f"{unit.isa.name}_{unit.source}"
+    (directory / source).write_text(unit.text)
+    includes = [f"-I{d}" for d in (".", *map(str, resources.include_dirs))]
+    command = [
+        toolchain.compiler, *toolchain.flags, *unit.isa.flags, f"-DSEALIFT_TARGET_ISA={unit.isa.number}", f"-frandom-seed={unit.source}",
+        *includes, "-c", source, "-o", unit.object_name,
+    ]  # fmt: skip
+    _run(command, directory, f"compiling {unit.source} for {unit.isa.name}")
+    toolchain.cache.put(key, target.read_bytes())
+    return unit.object_name
+
+
+def _link(objects: Sequence[str], directory: Path, toolchain: Toolchain, resources: Resources) -> bytes:
+    archives = ["-Wl,--whole-archive", str(resources.aoti_archive), "-Wl,--no-whole-archive"] if resources.aoti_archive is not None else []
+    strip = [] if toolchain.debug_symbols else ["-s"]
+    # -nodefaultlibs: the driver is g++'s, but libstdc++ must not be among the libraries needed.
+    command = [
+        toolchain.compiler, *_LINK_FLAGS, *strip, "-nodefaultlibs", *objects, *archives, str(resources.kernels_archive), "-lm", "-lc", "-lgcc", "-o", "model.so",
+    ]  # fmt: skip
+    _run(command, directory, "linking the model library")
+    return (directory / "model.so").read_bytes()
+
+
+def _run(command: Sequence[str], directory: Path, what: str) -> None:
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    if done.returncode == 0:
+        return
+    if "No space left" in done.stderr:
+        raise CompileError(f"{what}: no space left on the device of {tempfile.gettempdir()}", code="E-FILE-002", help="free space there or set TMPDIR")
+    raise InternalError(f"{what} failed (exit {done.returncode}); this is a bug in sealift.\n  command: {' '.join(command)}\n{done.stderr[:4000]}")
+
+
+@lru_cache(maxsize=4)
+def _headers_digest(resources: Resources) -> str:
+    digest = hashlib.sha256()
+    for directory in resources.include_dirs:
+        for sub in ("kernels", "."):
+            pattern = "**/*.h" if sub == "kernels" else "*.h"
+            for path in sorted((directory / sub).glob(pattern)):
+                digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,88 @@
+"""What a kernel family can read: an operand's place in memory as an offset and strides, and which strides each family takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sealift.ir.dim import Dim, dim, product
+from sealift.ir.loop.expr import Expr, Load
+from sealift.ir.loop.types import Axis, Call, Operand
+
+
+@dataclass(frozen=True)
+class Strided:
+    """Element [i, j, ...] of the operand stands at offset + i * strides[0] + j * strides[1] + ... (in elements)."""
+
+    offset: Dim
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+
+
+def flat_offset(load: Load) -> Dim | None:
+    """The load's position in its buffer's memory, in elements; None with a gathered index."""
+    total = dim(0)
+    for entry, stride in zip(load.index, load.buffer.strides):
+        if isinstance(entry, Expr):
+            return None
+        total = total + entry * stride
+    return total
+
+
+def strided(operand: Operand) -> Strided | None:
+    """None where the operand is guarded, gathered or not linear in its axes."""
+    if operand.load.guard:
+        return None
+    rest = flat_offset(operand.load)
+    if rest is None:
+        return None
+    strides: list[Dim] = []
+    for axis in operand.axes:
+        split = rest.linear_in(axis.sym)
+        if split is None:
+            return None
+        stride, rest = split
+        strides.append(dim(0) if axis.extent == dim(1) else stride)
+    if any(not stride.symbols.isdisjoint({a.sym for a in operand.axes}) for stride in strides):
+        return None
+    return Strided(rest, operand.shape, tuple(strides))
+
+
+def collapsed_stride(view: Strided, first: int, last: int) -> Dim | None:
+    """The stride of dimensions [first, last) taken as one (row-major), or None if they are not evenly spaced."""
+    live = [d for d in range(first, last) if view.shape[d] != dim(1)]
+    if not live:
+        return dim(0)
+    for outer, inner in zip(live, live[1:]):
+        if view.strides[outer] != view.strides[inner] * view.shape[inner]:
+            return None
+    return view.strides[live[-1]]
+
+
+def is_row_major(view: Strided) -> bool:
+    return all(view.shape[d] == dim(1) or view.strides[d] == product(view.shape[d + 1 :]) for d in range(len(view.shape)))
+
+
+def is_identity(index: Sequence[Dim | Expr], axes: Sequence[Axis]) -> bool:
+    """Whether index[d] is axis d for every d; where an axis has one position, 0 is the same."""
+    return len(index) == len(axes) and all(i == a.dim or (a.extent == dim(1) and i == dim(0)) for i, a in zip(index, axes))
+
+
+def accepts(call: Call, role: str, operand: Operand) -> bool:
+    """Whether the family can read this operand where it lies."""
+    view = strided(operand)
+    if view is None:
+        return False
+    rank = len(view.shape)
+    match call.family, role:
+        case "gemm", "a":
+            return view.strides[-1] == dim(1) or view.shape[-1] == dim(1)
+        case "gemm", "b":
+            return dim(1) in view.strides[-2:]
+        case "gemm", "residual":
+            return view.strides[-1] == dim(1)
+        case "attention", "mask":
+            return True
+        case "attention", _:
+            return view.strides[rank - 1] == dim(1)
+    return is_row_major(view)

@@ -1,0 +1,123 @@
+"""compile(): from an exported program to a sealed package, in one function that can be read aloud."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sealift.backends.cpp.kernel import KernelSource, WeightUse, emit_kernels
+from sealift.backends.cpp.model import ModelSource, StoredWeight, emit_sources
+from sealift.build.resources import find_resources
+from sealift.build.toolchain import build_library, find_toolchain
+from sealift.ir.graph.types import Graph
+from sealift.ir.loop.types import Loops
+from sealift.ops import OPS
+from sealift.options import Options
+from sealift.package.write import PackagedModel, write_package
+from sealift.passes.fuse_epilogues import activation_templates, fuse_epilogues
+from sealift.passes.group_rows import group_rows
+from sealift.passes.inline_producers import inline_producers
+from sealift.passes.lower_to_loops import lower_to_loops
+from sealift.passes.name_kernels import name_kernels
+from sealift.passes.pack_weights import pack, padded_size
+from sealift.plan.memory import MemoryPlan, plan_memory
+from sealift.targets.isa import BY_NAME
+from sealift.version import VERSION
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sealift.frontend.exported import Imported
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Everything a compilation made, before it is packaged."""
+
+    imported: Imported
+    graph: Graph
+    loops: Loops
+    plan: MemoryPlan
+    source: ModelSource
+    library: bytes
+    weights: tuple[StoredWeight, ...]
+    arrays: tuple[NDArray[Any], ...]
+
+
+def compile(
+    model: Any,
+    package_path: str | os.PathLike[str] | None = None,
+    *,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    name: str = "model",
+    options: Options = Options(),
+) -> Path:
+    """Compiles a torch.export.ExportedProgram, a module (exported for you with args, kwargs and dynamic_shapes), or several by name
+    ({"encoder": ep1, "decoder": ep2}) into one package, and returns its path (default: `name`.pt2 in the current directory).
+
+    Errors: CompileError, which names every missing operator with your lines; nothing is left half-written.
+    """
+    from sealift.frontend import export_module, from_export
+
+    programs = dict(model) if isinstance(model, Mapping) else {name: model}
+    path = Path(package_path) if package_path is not None else Path(f"{name}.pt2")
+    packaged: list[PackagedModel] = []
+    for model_name, program in programs.items():
+        if not hasattr(program, "graph_signature"):
+            program = export_module(program, args or (), kwargs, dynamic_shapes)
+        compiled = compile_graph(from_export(program, model_name, OPS), options)
+        packaged.append(_packaged(compiled))
+    return write_package(path, packaged, dict(options.metadata), dict(options.extra_files), {"compiler": f"sealift {VERSION}"})
+
+
+def compile_graph(imported: Imported, options: Options = Options()) -> Compiled:
+    """The pipeline: graph -> loops -> fused loops -> memory plan -> C++ -> library."""
+    isas = [BY_NAME[i] for i in options.isas]
+    graph = imported.graph
+    loops = lower_to_loops(graph)
+    loops = inline_producers(loops)
+    loops = fuse_epilogues(loops, activation_templates(OPS))
+    loops = name_kernels(group_rows(loops))
+    plan = plan_memory(loops)
+    kernels = emit_kernels(loops, plan)
+    weights, arrays = _store_weights(imported, kernels)
+    toolchain = find_toolchain(options.jobs, options.debug_symbols, options.cache_dir)
+    source = emit_sources(graph, loops, kernels, plan, weights, isas, f"sealift {VERSION}, {toolchain.version}")
+    library = build_library(source.common, source.per_isa, source.headers, isas, toolchain, find_resources())
+    return Compiled(imported, graph, loops, plan, source, library, weights, arrays)
+
+
+def _store_weights(imported: Imported, kernels: KernelSource) -> tuple[tuple[StoredWeight, ...], tuple[NDArray[Any], ...]]:
+    """One stored array for each layout a constant is read in, in the order that the kernels number them."""
+    position = {c.value.name: i for i, c in enumerate(imported.graph.constants)}
+    stored: list[StoredWeight] = []
+    arrays: list[NDArray[Any]] = []
+    offset = 0
+    for use in kernels.weights:
+        constant = position[use.buffer]
+        array = pack(imported.weights[imported.graph.constants[constant].fqn].array, use.layout)
+        stored.append(StoredWeight(constant, use.layout, offset, array.nbytes))
+        arrays.append(array)
+        offset += padded_size(array.nbytes)
+    return tuple(stored), tuple(arrays)
+
+
+def _packaged(compiled: Compiled) -> PackagedModel:
+    graph, loops = compiled.graph, compiled.loops
+    manifest = {
+        "inputs": [{"name": v.name, "dtype": str(v.type.dtype), "shape": [str(d) for d in v.type.shape]} for v in graph.inputs],
+        "outputs": [None if v is None else {"name": n, "dtype": str(v.type.dtype), "shape": [str(d) for d in v.type.shape]} for n, v in zip(graph.output_names, graph.outputs)],
+        "sizes": {s.name: [s.lo, s.hi if isinstance(s.hi, int) else s.hi.upper] for s in graph.sizes},
+        "constants": [{"fqn": c.fqn, "kind": c.kind, "dtype": str(c.value.type.dtype), "shape": [d.value for d in c.value.type.shape]} for c in graph.constants],
+        "kernels": [{"id": i, "name": f"k{i}_{k.name}", "ops": list(k.ops), "origin": [str(p) for p in k.loc.places]} for i, k in enumerate(loops.kernels)],
+    }
+    pieces = [(w.offset_bytes, memoryview(a).cast("B")) for w, a in zip(compiled.weights, compiled.arrays) if a.nbytes]
+    return PackagedModel(graph.name, compiled.library, pieces, manifest)
+
+
+__all__ = ["Compiled", "WeightUse", "compile", "compile_graph"]

@@ -1,0 +1,120 @@
+"""Where every temporary lies: the arena's slots, and each kernel's row buffers in the workers' scratch. Data with its own verifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sealift.diag.errors import InternalError
+from sealift.ir.dim import Dim, dim, dim_max, is_at_most
+from sealift.ir.loop.expr import Buffer
+from sealift.ir.loop.rewrite import stage_loads
+from sealift.ir.loop.types import Loops, outputs_of
+
+ALIGN_BYTES = 64  # a cache line, an AVX-512 register
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A temporary's life: it is written first in step `first_step` and read last in `last_step` (kernel positions, both inclusive)."""
+
+    buffer: str
+    share: int
+    size_bytes: Dim
+    first_step: int
+    last_step: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    slots: tuple[Slot, ...]
+    shares: tuple[Dim, ...]  # bytes of each share, as large as its largest slot
+    offsets: tuple[Dim, ...]  # of each share in the arena: prefix sums of `shares`
+    arena_bytes: Dim
+    row_offsets: Mapping[str, Dim]  # row buffers, bytes from the start of a worker's scratch
+    row_bytes: Dim  # of scratch that row buffers need
+
+    def __str__(self) -> str:
+        lines = [f"arena {self.arena_bytes} bytes in {len(self.shares)} shares, rows {self.row_bytes} bytes a worker"]
+        lines += [f"  {s.buffer}: share {s.share} at {self.offsets[s.share]}, {s.size_bytes} bytes, steps {s.first_step}..{s.last_step}" for s in self.slots]
+        lines += [f"  {name}: row at {offset}" for name, offset in self.row_offsets.items()]
+        return "\n".join(lines)
+
+
+def padded_bytes(b: Buffer) -> Dim:
+    """Bytes in memory, rounded up to whole lines."""
+    size = b.numel * b.dtype.size_bytes
+    return (size + (ALIGN_BYTES - 1)) // ALIGN_BYTES * ALIGN_BYTES
+
+
+def plan_memory(loops: Loops) -> MemoryPlan:
+    """Greedy: a temporary takes a free share, one whose size fits best by what can be proved, else a new one."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    buffers: dict[str, Buffer] = {}
+    for step, kernel in enumerate(loops.kernels):
+        for stage in kernel.stages:
+            for b in (*outputs_of(stage), *(load.buffer for load in stage_loads(stage))):
+                if b.kind == "temp":
+                    buffers[b.name] = b
+                    first.setdefault(b.name, step)
+                    last[b.name] = step
+    shares: list[Dim] = []
+    busy_until: list[int] = []
+    slots: list[Slot] = []
+    for name in sorted(first, key=lambda n: first[n]):
+        size = padded_bytes(buffers[name])
+        free = [i for i, until in enumerate(busy_until) if until < first[name]]
+        share = next((i for i in free if shares[i] == size), None)
+        if share is None:
+            share = next((i for i in free if is_at_most(size, shares[i])), None)
+        if share is None:
+            share = next((i for i in free if is_at_most(shares[i], size)), None)
+        if share is None:
+            share = len(shares)
+            shares.append(size)
+            busy_until.append(-1)
+        shares[share] = dim_max(shares[share], size)
+        busy_until[share] = last[name]
+        slots.append(Slot(name, share, size, first[name], last[name]))
+    offsets: list[Dim] = []
+    total = dim(0)
+    for size in shares:
+        offsets.append(total)
+        total = total + size
+    row_offsets, row_bytes = _place_rows(loops)
+    plan = MemoryPlan(tuple(slots), tuple(shares), tuple(offsets), total, row_offsets, row_bytes)
+    verify(plan)
+    return plan
+
+
+def _place_rows(loops: Loops) -> tuple[dict[str, Dim], Dim]:
+    offsets: dict[str, Dim] = {}
+    largest = dim(0)
+    for kernel in loops.kernels:
+        here = dim(0)
+        for stage in kernel.stages:
+            for b in outputs_of(stage):
+                if b.kind == "row" and len(b.shape) > b.row_dims and b.name not in offsets:
+                    offsets[b.name] = here
+                    here = here + padded_bytes(b)
+        largest = dim_max(largest, here)
+    return offsets, largest
+
+
+def verify(plan: MemoryPlan) -> None:
+    """1. Slots alive in the same step have different shares.  2. A share is at least as large as each of its slots.
+    3. Offsets are prefix sums of the shares, so shares never overlap.  4. Sizes are whole lines."""
+    for i, a in enumerate(plan.slots):
+        for b in plan.slots[i + 1 :]:
+            if a.share == b.share and a.first_step <= b.last_step and b.first_step <= a.last_step:
+                raise InternalError(f"memory plan, invariant 1: {a.buffer} and {b.buffer} are alive together in share {a.share}")
+        if not is_at_most(a.size_bytes, plan.shares[a.share]):
+            raise InternalError(f"memory plan, invariant 2: {a.buffer} needs {a.size_bytes} bytes, its share has {plan.shares[a.share]}")
+    total = dim(0)
+    for size, offset in zip(plan.shares, plan.offsets):
+        if offset != total:
+            raise InternalError("memory plan, invariant 3: offsets are not the prefix sums")
+        if size % ALIGN_BYTES != dim(0):
+            raise InternalError(f"memory plan, invariant 4: {size} is not a multiple of {ALIGN_BYTES}")
+        total = total + size
