@@ -208,7 +208,7 @@ SEALIFT_INLINE Floats tanh(Floats x) {
   Floats small = fma(x * s, polynomial(s, -0.333333313f, 0.133332178f, -0.053947553f, 0.0217024535f, -0.00817705877f, 0.00213934225f), x);
   Floats z = exp_normal(at_most(a + a, 20.0f));   // tanh(10) rounds to 1
   Floats large = constant(1.0f) - constant(2.0f) / (z + constant(1.0f));
-  return select(a < constant(0.625f), small, copysign(large, x));
+  return copysign(select(a < constant(0.625f), small, large), x);   // also where small is zero
 }
 
 // x / (1 + z) for 0 <= z <= 1, corrected for the rounding of 1 + z: by 1 / (1 + z) ~ 1 - z/2 that rounding, which is near
@@ -231,9 +231,9 @@ SEALIFT_INLINE Floats sigmoid(Floats x) {
 SEALIFT_INLINE Floats times_sigmoid(Floats x, ExpParts e, float last) {
   Floats z = scale_pow2(e.p, e.n);
   Floats tail = select(x < constant(last), x * Floats{}, scale_pow2(x * e.p, e.n));
-  Mask negative = x < Floats{};
-  Floats r = over_one_plus(select(negative, tail, x), z);
-  return select(x < constant(__builtin_inff()), r, x);   // inf * 0 in the correction
+  Floats r = over_one_plus(select(x < Floats{}, tail, x), z);
+  r = r | (x & sign_mask<float>());                       // the correction makes -0.0 of the tail +0.0
+  return select(x < constant(__builtin_inff()), r, x);   // and NaN of infinity
 }
 SEALIFT_INLINE Floats silu(Floats x) { return times_sigmoid(x, exp_parts(at_least(neg(abs(x)), -120.0f)), -119.0f); }
 
