@@ -60,17 +60,17 @@ private:
 bool flatten(Model &model, PyObject *self, PyObject *args, PyObject *kwargs, Few<PyObject *> &flat, PyObject **holder) {
   const Py_ssize_t given = PyTuple_GET_SIZE(args), named = kwargs ? PyDict_GET_SIZE(kwargs) : 0;
   const size_t count = model.input_names.size();
-  if (model.is_flat && given == model.num_positional && named == static_cast<Py_ssize_t>(model.keywords.size())) {
+  if (model.is_flat && static_cast<size_t>(given + named) == count) {
     bool found = true;
     for (Py_ssize_t i = 0; i < given; i++) flat[i] = PyTuple_GET_ITEM(args, i);
-    for (Py_ssize_t i = 0; i < named && found; i++) {
-      flat[given + i] = PyDict_GetItemWithError(kwargs, model.keywords[i]);
-      found = flat[given + i] != nullptr;
+    for (size_t i = given; i < count && found; i++) {
+      flat[i] = PyDict_GetItemWithError(kwargs, model.names[i]);
+      found = flat[i] != nullptr;
     }
     if (found) return true;
     if (PyErr_Occurred()) return false;
   }
-  /* Nested, or named another way, or wrong: Python code sorts it out. */
+  /* Nested or wrong: Python code sorts it out. */
   PyObject *empty = kwargs ? nullptr : PyDict_New();
   if (!kwargs && !empty) return false;
   *holder = PyObject_CallMethod(self, "_flatten", "OO", args, kwargs ? kwargs : empty);
@@ -185,7 +185,7 @@ PyObject *call_model(Model &model, PyObject *self, sealift_context *context, PyO
   PyObject *out = nullptr, *other = nullptr;
   if (kwargs && PyDict_GET_SIZE(kwargs)) {
     bool own = false; /* the model may have an input of that name */
-    for (PyObject *keyword : model.keywords) own = own || PyUnicode_Compare(keyword, out_name) == 0;
+    for (PyObject *name : model.names) own = own || name == out_name;
     out = own ? nullptr : PyDict_GetItemWithError(kwargs, out_name);
     if (!out && PyErr_Occurred()) return nullptr;
     if (out) {

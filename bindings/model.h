@@ -31,9 +31,8 @@ struct Model {
   std::vector<std::string> input_names;
   std::vector<OutputPlan> outputs;
   bool all_known = false; /* every output has a plan NumPy can allocate by */
-  bool is_flat = false;   /* the inputs are one tuple of tensors, then keywords */
-  int32_t num_positional = 0;
-  std::vector<PyObject *> keywords; /* interned names, for inputs num_positional and on */
+  bool is_flat = false;   /* every argument is a tensor; `names` are the arguments' names, interned, in input order */
+  std::vector<PyObject *> names;
   Structure structure = Structure::kOther;
   bool has_state = false;
   std::mutex state_lock; /* held by a run of a model with state through Model itself */

@@ -107,15 +107,14 @@ void swap_constants(Model &m) {
   if (status != SEALIFT_OK) raise(status, message);
 }
 
-void set_structure(Model &m, bool is_flat, int num_positional, nb::tuple keywords, int structure, bool has_state) {
+void set_structure(Model &m, bool is_flat, nb::tuple names, int structure, bool has_state) {
   m.is_flat = is_flat;
-  m.num_positional = num_positional;
-  for (PyObject *keyword : m.keywords) Py_DECREF(keyword);
-  m.keywords.clear();
-  for (nb::handle keyword : keywords) {
-    PyObject *name = Py_NewRef(keyword.ptr());
+  for (PyObject *name : m.names) Py_DECREF(name);
+  m.names.clear();
+  for (nb::handle item : names) {
+    PyObject *name = Py_NewRef(item.ptr());
     PyUnicode_InternInPlace(&name);
-    m.keywords.push_back(name);
+    m.names.push_back(name);
   }
   m.structure = static_cast<Structure>(structure);
   m.has_state = has_state;
@@ -171,7 +170,7 @@ Model::Model(const char *path, const char *name, int num_threads, int isa, int v
 
 Model::~Model() {
   for (sealift_context *context : idle) sealift_context_destroy(context);
-  for (PyObject *keyword : keywords) Py_DECREF(keyword);
+  for (PyObject *name : names) Py_DECREF(name);
   sealift_close(handle);
 }
 

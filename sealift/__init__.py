@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sealift.diag.errors import CompileError, InternalError, SealiftError
+from sealift.version import VERSION
 
 if TYPE_CHECKING:
     from sealift.check_package import check
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sealift.options import Options
     from sealift.pipeline import compile
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["CompileError", "Context", "InternalError", "Model", "Options", "SealiftError", "check", "compile", "load"]
 
 _HOMES = {

@@ -5,7 +5,7 @@ The runtime's codes are contracts/sealift.h's; the compiler adds CompileError an
 
 from __future__ import annotations
 
-from sealift.diag.errors import CompileError, InternalError, SealiftError
+from sealift.diag.errors import CompileError, DivisionByZero, IndexOutOfRange, InputError, InternalError, RunError, SealiftError
 from sealift.package.errors import DiskFullError, FileError, IntegrityError, ModelNameError, PackageError, VersionError
 
 __all__ = [
@@ -16,9 +16,10 @@ __all__ = [
     "ConstantError",
     "DeviceError",
     "DiskFullError",
-    "DivideError",
+    "DivisionByZero",
     "DtypeError",
     "FileError",
+    "IndexOutOfRange",
     "InputCountError",
     "InputError",
     "InputTypeError",
@@ -30,7 +31,6 @@ __all__ = [
     "OutOfMemoryError",
     "OutputError",
     "PackageError",
-    "RangeError",
     "RunError",
     "SealiftError",
     "ShapeError",
@@ -57,37 +57,31 @@ class LibraryError(SealiftError, RuntimeError):
     code = "E-LIBRARY-001"
 
 
-class InputError(SealiftError, ValueError):
-    """An input or output tensor that the model does not take; the subclasses say which way."""
-
-    code = "E-INPUT-001"
-
-
-class InputCountError(InputError):
+class InputCountError(InputError, ValueError):
     """Wrong number of inputs or outputs, or another structure of them."""
 
     code = "E-INPUT-001"
 
 
-class DtypeError(InputError):
+class DtypeError(InputError, ValueError):
     """Wrong dtype."""
 
     code = "E-INPUT-002"
 
 
-class ShapeError(InputError):
+class ShapeError(InputError, ValueError):
     """Wrong rank or size, or a size out of the declared range."""
 
     code = "E-INPUT-003"
 
 
-class DeviceError(InputError):
+class DeviceError(InputError, ValueError):
     """Not on the CPU."""
 
     code = "E-INPUT-004"
 
 
-class OutputError(InputError):
+class OutputError(InputError, ValueError):
     """A preallocated output that does not fit."""
 
     code = "E-INPUT-005"
@@ -99,28 +93,10 @@ class InputTypeError(InputError, TypeError):
     code = "E-INPUT-006"
 
 
-class RunError(SealiftError, RuntimeError):
-    """The model's own computation failed."""
-
-    code = "E-RUN-002"
-
-
-class RangeError(RunError, IndexError):
-    """An index out of range inside the model."""
-
-    code = "E-RUN-001"
-
-
 class AssertionFailedError(RunError, AssertionError):
     """An assertion of the model failed."""
 
     code = "E-RUN-002"
-
-
-class DivideError(RunError, ZeroDivisionError):
-    """Integer division by zero."""
-
-    code = "E-RUN-003"
 
 
 class OutOfMemoryError(SealiftError, MemoryError):
@@ -159,9 +135,9 @@ _BY_CODE: dict[str, type[SealiftError]] = {
         DeviceError,
         OutputError,
         InputTypeError,
-        RangeError,
+        IndexOutOfRange,
         AssertionFailedError,
-        DivideError,
+        DivisionByZero,
         OutOfMemoryError,
         ConstantError,
         BusyError,

@@ -104,7 +104,8 @@ class Model(_runtime.Model):
         positional, keywords = _parameters(self._in_tree)
         is_flat = all(c.is_leaf for c in (*positional, *keywords.values())) and len(positional) + len(keywords) == len(names)
         out_kind = _structure(self._out_tree, len(self._outputs))
-        self._set_structure(is_flat, len(positional), tuple(keywords), out_kind, bool(self._entry.get("states")))
+        arguments = (*names[: len(positional)], *keywords)
+        self._set_structure(is_flat, arguments, out_kind, bool(self._entry.get("states")))
 
     @cached_property
     def inputs(self) -> tuple[TensorInfo, ...]:

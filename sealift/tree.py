@@ -9,6 +9,7 @@ import json
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,10 +54,8 @@ def _parse(spec: dict[str, Any]) -> Tree:
         return LEAF
     context = spec["context"]
     if isinstance(context, str):
-        try:
+        with suppress(ValueError):  # a type's own text, as a namedtuple's name
             context = json.loads(context)
-        except ValueError:
-            pass  # a type's own text, as a namedtuple's name
     children = tuple(_parse(c) for c in spec["children_spec"])
     names = context.get("dict_context") if isinstance(context, dict) else context
     keys = tuple(names) if isinstance(names, list) and len(names) == len(children) and len(children) > 0 else None
