@@ -51,10 +51,14 @@ class Apply:
     def __hash__(self) -> int:
         return self._hash
 
-    def __str__(self) -> str:
+    @cached_property
+    def _text(self) -> str:
         if self.fn in ("min", "max"):
             return f"{self.fn}({self.left}, {self.right})"
         return f"({_factor_text(self.left)} {self.fn} {_factor_text(self.right)})"
+
+    def __str__(self) -> str:
+        return self._text
 
 
 Atom = Sym | Apply
@@ -462,7 +466,7 @@ def _evaluate_atom(atom: Atom, values: Mapping[str, int]) -> int:
 
 def _factor_text(expression: Dim) -> str:
     text = str(expression)
-    return f"({text})" if " " in text or "*" in text else text
+    return f"({text})" if " " in text or "*" in text or text.startswith("-") else text
 
 
 _TOKEN = re.compile(r"\s*(//|[-+*%(),]|\d+|[A-Za-z_][A-Za-z0-9_.]*)")

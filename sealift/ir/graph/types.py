@@ -135,3 +135,8 @@ class Graph:
     output_names: tuple[str, ...] = ()
     in_spec: str = ""  # pytrees, as torch.utils._pytree.treespec_dumps writes them
     out_spec: str = ""
+
+    def __str__(self) -> str:
+        from sealift.ir.graph.text import print_graph  # which imports this file
+
+        return print_graph(self)

@@ -65,7 +65,8 @@ def interpret(
     env: dict[str, Array] = {}
     for b in (*loops.inputs, *loops.buffers):
         if b.kind in ("input", "weight", "state"):
-            env[b.name] = to_held(values[b.name], b.dtype)
+            held = to_held(values[b.name], b.dtype)
+            env[b.name] = np.array(held) if b.kind == "state" else held  # a state is written when the run ends
     for kernel in loops.kernels:
         run_kernel(kernel, env, sizes, families)
     if new_states is not None:

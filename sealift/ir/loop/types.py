@@ -128,3 +128,8 @@ class Loops:
     buffers: tuple[Buffer, ...]  # all others: weights, states, temps, rows
     kernels: tuple[Kernel, ...]
     state_updates: tuple[tuple[Buffer, Buffer], ...] = ()  # (state, its new value): taken over when the run ends
+
+    def __str__(self) -> str:
+        from sealift.ir.loop.text import print_loops  # which imports this file
+
+        return print_loops(self)

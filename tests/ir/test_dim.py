@@ -1,0 +1,139 @@
+"""Sizes: arithmetic agrees with Python's integers, the text form round-trips, bounds hold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from sealift.ir.dim import Dim, Sym, dim, dim_max, dim_min, divide_exact, is_at_most, parse_dim, product, sym
+
+SYMBOLS = {name: sym(name, lo, hi) for name, lo, hi in (("b", 0, 9), ("seq", 1, 7), ("n", 2, 40), ("h", 1, 1))}
+N = SYMBOLS["n"].as_sym
+AXES = {"i0": dim(Sym("i0", 0, SYMBOLS["n"] - 1)), "i1": dim(Sym("i1", 0, SYMBOLS["seq"] - 1))}
+ALL = {**SYMBOLS, **AXES}
+
+
+@st.composite
+def values(draw: st.DrawFn) -> dict[str, int]:
+    found = {name: draw(st.integers(lo, hi)) for name, lo, hi in (("b", 0, 9), ("seq", 1, 7), ("n", 2, 40), ("h", 1, 1))}
+    return {**found, "i0": draw(st.integers(0, found["n"] - 1)), "i1": draw(st.integers(0, found["seq"] - 1))}
+
+
+class Tree:
+    """An expression beside the Dim made from it: what Python says it is worth."""
+
+    def __init__(self, text: str, size: Dim) -> None:
+        self.text, self.size = text, size
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def python(self, at: dict[str, int]) -> int:
+        return int(eval(self.text, {"min": min, "max": max}, dict(at)))
+
+
+LEAVES = st.one_of(
+    st.sampled_from(sorted(ALL)).map(lambda name: Tree(name, ALL[name])),
+    st.integers(-3, 12).map(lambda k: Tree(f"({k})", dim(k))),
+)
+
+
+def grow(children: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
+    def combine(fn: str, a: Tree, b: Tree) -> Tree:
+        match fn:
+            case "+":
+                return Tree(f"({a} + {b})", a.size + b.size)
+            case "-":
+                return Tree(f"({a} - {b})", a.size - b.size)
+            case "*":
+                return Tree(f"({a} * {b})", a.size * b.size)
+            case "min":
+                return Tree(f"min({a}, {b})", dim_min(a.size, b.size))
+        return Tree(f"max({a}, {b})", dim_max(a.size, b.size))
+
+    def divide(fn: str, a: Tree, b: Tree) -> Tree:
+        return Tree(f"({a} {fn} {b})", a.size // b.size if fn == "//" else a.size % b.size)
+
+    divisors = st.one_of(
+        st.sampled_from(["seq", "n", "h"]).map(lambda name: Tree(name, ALL[name])),
+        st.integers(1, 8).map(lambda k: Tree(f"({k})", dim(k))),
+        st.tuples(st.sampled_from(["seq", "n"]), st.integers(1, 4)).map(lambda p: Tree(f"({p[0]} * {p[1]})", ALL[p[0]] * p[1])),
+    )
+    return st.one_of(
+        st.builds(combine, st.sampled_from(["+", "-", "*", "min", "max"]), children, children),
+        st.builds(divide, st.sampled_from(["//", "%"]), children, divisors),
+    )
+
+
+TREES = st.recursive(LEAVES, grow, max_leaves=8)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TREES, values())
+def test_evaluates_as_python_does(tree: Tree, at: dict[str, int]) -> None:
+    assert tree.size.evaluate(at) == tree.python(at)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TREES)
+def test_text_round_trips(tree: Tree) -> None:
+    assert parse_dim(str(tree.size), ALL) == tree.size
+
+
+@settings(max_examples=200, deadline=None)
+@given(TREES, values())
+def test_bounds_hold(tree: Tree, at: dict[str, int]) -> None:
+    assert tree.size.lower <= tree.python(at) <= tree.size.upper
+
+
+@settings(max_examples=200, deadline=None)
+@given(TREES, TREES, values())
+def test_proofs_are_true(a: Tree, b: Tree, at: dict[str, int]) -> None:
+    if is_at_most(a.size, b.size):
+        assert a.python(at) <= b.python(at)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TREES, TREES, values())
+def test_substitution_is_evaluation(outer: Tree, inner: Tree, at: dict[str, int]) -> None:
+    assert N is not None
+    value = inner.python(at)
+    assume(2 <= value <= 40 and "i0" not in outer.text)  # i0 runs below n
+    replaced = outer.size.substitute({N: inner.size})
+    try:
+        expected = outer.size.evaluate({**at, "n": value})
+    except ZeroDivisionError:
+        assume(False)
+    assert replaced.evaluate(at) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(TREES, values())
+def test_linear_in_recomposes(tree: Tree, at: dict[str, int]) -> None:
+    assert N is not None
+    split = tree.size.linear_in(N)
+    if split is not None:
+        stride, rest = split
+        assert stride.evaluate(at) * at["n"] + rest.evaluate(at) == tree.python(at)
+
+
+def test_reshape_of_a_reshape_is_free() -> None:
+    i0, i1, seq = AXES["i0"], AXES["i1"], SYMBOLS["seq"]
+    flat = i0 * seq + i1
+    assert flat // seq == i0 and flat % seq == i1
+    k = dim(Sym("k", 0, 99))
+    assert (k // 7) * 7 + k % 7 == k
+
+
+def test_divides_exactly_or_not_at_all() -> None:
+    b, n = SYMBOLS["b"], SYMBOLS["n"]
+    assert divide_exact(6 * b * n, 2 * b) == 3 * n
+    assert divide_exact(6 * b + 1, 2 * b) is None
+    assert product([b, 3, n]) == 3 * b * n
+
+
+@pytest.mark.parametrize("text", ["", "b +", "b ** 2", "(b", "unknown", "min(b)", "b b"])
+def test_bad_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="size"):
+        parse_dim(text, SYMBOLS)
