@@ -22,7 +22,9 @@ from sealift.passes.group_rows import group_rows
 from sealift.passes.inline_producers import inline_producers
 from sealift.passes.lower_to_loops import lower_to_loops
 from sealift.passes.name_kernels import name_kernels
+from sealift.passes.narrow_broadcasts import narrow_broadcasts
 from sealift.passes.pack_weights import pack, padded_size
+from sealift.passes.simplify_expressions import simplify_expressions
 from sealift.plan.memory import MemoryPlan, plan_memory
 from sealift.targets.isa import BY_NAME
 from sealift.version import VERSION
@@ -80,7 +82,8 @@ def compile_graph(imported: Imported, options: Options = Options()) -> Compiled:
     isas = [BY_NAME[i] for i in options.isas]
     graph = imported.graph
     loops = lower_to_loops(graph)
-    loops = inline_producers(loops)
+    loops = simplify_expressions(inline_producers(simplify_expressions(loops)))
+    loops = inline_producers(narrow_broadcasts(loops))
     loops = fuse_epilogues(loops, activation_templates(OPS))
     loops = name_kernels(group_rows(loops))
     plan = plan_memory(loops)

@@ -52,7 +52,8 @@ def _score(stage: Map | Reduce | Scan, axis: Axis) -> int | None:
         is_scatter = isinstance(stage, Map) and (stage.combine is not None or any(isinstance(i, Expr) for i in index))
         if is_scatter and stride != dim(1):
             return None
-        score += 3 if stride == dim(1) else 0
+        # A Map stores once for each of its loads; a Reduce loads many times for one store.
+        score += (1 if isinstance(stage, Reduce) else 3) if stride == dim(1) else 0
     for load in stage_loads(stage):
         score += _load_score(load, axis)
     if axis.extent.is_const and axis.extent.value < 4:

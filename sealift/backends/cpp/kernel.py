@@ -17,7 +17,7 @@ from sealift.ir.dim import ONE, Dim, Sym
 from sealift.ir.loop.expr import Buffer
 from sealift.ir.loop.rewrite import stage_loads
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, outputs_of
-from sealift.passes.loop_nest import plan_nest
+from sealift.passes.loop_nest import KernelNest, plan_nest
 from sealift.plan.memory import MemoryPlan
 
 
@@ -124,18 +124,18 @@ class _KernelEmitter:
             count = axis.extent
         elif nest.row is not None:
             count = nest.row.extent
-        name = self._function(position, kernel, buffers)
+        name = self._function(position, kernel, buffers, nest)
         steps.open(f"record(frame, {position}, [&]() SEALIFT_LANES_INLINE")
         places = ", ".join(self._void(b, ROW_MAJOR, False) for b in buffers)
         steps.add(f"Task<{max(len(buffers), 1)}> task = {{frame, {{{places}}}}};")
         steps.add(f"dispatch(frame, {self.size(count)}, {self.size(nest.elements)}, {name}, &task);")
         steps.close(");")
 
-    def _function(self, position: int, kernel: Kernel, buffers: list[Buffer]) -> str:
+    def _function(self, position: int, kernel: Kernel, buffers: list[Buffer], nest: KernelNest) -> str:
         """The name of the kernel's function, written now or for an earlier kernel of the same text."""
         pointers = _unique_names(buffers, set(self.names.values()))
-        body = self._body(kernel, buffers, pointers)
-        canonical = self._body(kernel, buffers, {b.name: f"p{i}" for i, b in enumerate(buffers)})
+        body = self._body(kernel, buffers, pointers, nest)
+        canonical = self._body(kernel, buffers, {b.name: f"p{i}" for i, b in enumerate(buffers)}, nest)
         if canonical in self.by_text:
             return self.by_text[canonical]
         name = f"k{position}_{identifier(kernel.name)}"
@@ -146,8 +146,7 @@ class _KernelEmitter:
         self.source.functions.append("\n".join([*head, signature, body, "}"]))
         return name
 
-    def _body(self, kernel: Kernel, buffers: list[Buffer], pointers: Mapping[str, str]) -> str:
-        nest = plan_nest(kernel)
+    def _body(self, kernel: Kernel, buffers: list[Buffer], pointers: Mapping[str, str], nest: KernelNest) -> str:
         lines = Lines(depth=1)
         written = {b.name for s in kernel.stages for b in outputs_of(s)}
         lines.add(f"const auto &task = *static_cast<Task<{max(len(buffers), 1)}> *>(arg);")
@@ -176,7 +175,9 @@ class _KernelEmitter:
             symbol_names[nest.row.sym] = "row"
         context = StageContext(all_pointers, scalars, symbol_names, lambda: f"v{next(counter)}")
         if nest.split_vector:
-            _emit_split(kernel, context, body)
+            (only,) = kernel.stages
+            assert isinstance(only, Map)
+            emit_split_map(only, nest.stages[0], context, body)
         else:
             body.open("for (int64_t row = begin; row < end; ++row)")
             for name, scalar in scalars.items():
@@ -198,13 +199,6 @@ class _KernelEmitter:
         for name in unused:
             lines.add(f"(void){name};")
         return "\n".join([*lines.text, text])
-
-
-def _emit_split(kernel: Kernel, context: StageContext, body: Lines) -> None:
-    """The only loop runs over [begin, end)."""
-    (stage,) = kernel.stages
-    assert isinstance(stage, Map)
-    emit_split_map(stage, plan_nest(kernel).stages[0], context, body)
 
 
 def _scalar_type(b: Buffer) -> str:

@@ -28,7 +28,7 @@ class Lines:
         self.text.append("  " * self.depth + line if line else "")
 
     def open(self, line: str) -> None:
-        self.add(line + " {")
+        self.add(f"{line} {{".lstrip())
         self.depth += 1
 
     def close(self, tail: str = "") -> None:
