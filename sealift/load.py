@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -159,6 +159,19 @@ class Model(_runtime.Model):
     def context(self) -> Context:
         """An arena and a state of its own: call it like the model, one run at a time."""
         return self._context()
+
+    def arrange_inputs(self, flat: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call, from one tensor for each of `inputs`."""
+        if self._in_tree.num_leaves != len(flat):
+            raise InputCountError(f"model {self.name!r} was exported with arguments that are no tensors; help: call it as it was exported")
+        positional, keywords = _parameters(self._in_tree)
+        leaves = iter(flat)
+        args = tuple(unflatten(tree, leaves) for tree in positional)
+        return args, {name: unflatten(tree, leaves) for name, tree in keywords.items()}
+
+    def flatten_outputs(self, result: Any) -> list[Any]:
+        """One tensor or None for each of `outputs`."""
+        return list(flatten(self._out_tree, result, "output"))
 
     def __repr__(self) -> str:
         arguments, results = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))

@@ -1,0 +1,3 @@
+from sealift.cli.main import run_command
+
+run_command()

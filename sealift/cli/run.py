@@ -1,0 +1,48 @@
+"""Run a package once and show what it answers. This runs its code: run what you trust."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from sealift.cli.output import Output, table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from sealift.cli.arrays import add_input_arguments
+
+    parser.add_argument("package", metavar="MODEL.pt2")
+    parser.add_argument("--model", help="which model of several")
+    parser.add_argument("--threads", type=int, help="threads a run may use (default: every core)")
+    parser.add_argument("--isa", help="baseline, avx2, avx512 or amx (default: the best the machine has)")
+    parser.add_argument("--output", type=Path, metavar="FILE.npz", help="write the outputs there")
+    add_input_arguments(parser)
+
+
+def run(arguments: argparse.Namespace, output: Output) -> int:
+    import numpy as np
+
+    from sealift.cli.arrays import by_structure, make_inputs
+    from sealift.load import load
+
+    model = load(arguments.package, arguments.model, arguments.threads, arguments.isa)
+    args, kwargs = by_structure(model, make_inputs(model, arguments))
+    leaves = model.flatten_outputs(model(*args, **kwargs))
+    named = {info.name: leaf for info, leaf in zip(model.outputs, leaves, strict=True)}
+    if arguments.output:
+        np.savez(arguments.output, **{k: v for k, v in named.items() if v is not None})
+    rows = [(name, *_summary(leaf)) for name, leaf in named.items()]
+    value = {
+        name: None if leaf is None else {"dtype": str(leaf.dtype), "shape": list(leaf.shape), "values": leaf.ravel()[:64].tolist()}
+        for name, leaf in named.items()
+    }
+    output.result({"model": model.name, "isa": model.isa, "outputs": value}, table([("output", "dtype", "shape", "values"), *rows], ""))
+    return 0
+
+
+def _summary(leaf: Any) -> tuple[str, str, str]:
+    if leaf is None:
+        return "-", "-", "None"
+    first = " ".join(f"{v:.6g}" for v in leaf.ravel()[:6].tolist())
+    return str(leaf.dtype), "x".join(map(str, leaf.shape)) or "scalar", first + (" ..." if leaf.size > 6 else "")
