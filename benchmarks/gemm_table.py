@@ -1,6 +1,7 @@
 """The f32 GEMM table: ours against torch's linear + activation, hot and cold weights, one and two threads.
 
-Every row is the median of interleaved rounds, so that other load on the machine meets both sides; the ratio is the figure to read.
+Every row is the median of interleaved rounds, so that other load on the machine meets both sides; the ratio is the figure to read. One thread is
+measured in CPU time, two by the wall clock.
 Cold rows go through 20 weight matrices in turn: what a model does, and what a hot loop hides.
 
     python benchmarks/gemm_table.py [--rounds 7] [--threads 1,2] [--only 128,768] [--json]
@@ -24,6 +25,10 @@ SHAPES = [  # M, K, N, activation
     (128, 768, 3072, "gelu"), (128, 768, 3072, ""), (128, 3072, 768, ""), (512, 768, 3072, "gelu"), (1024, 1024, 1024, "relu"), (197, 768, 2304, ""),
     (3136, 64, 256, "relu"), (196, 1024, 256, "relu"), (128, 384, 384, ""), (128, 384, 1536, "gelu"),
 ]
+ATTENTION = [  # batch, heads, queries, keys, dim, kind
+    (1, 12, 128, 128, 32, ""), (1, 12, 128, 128, 64, ""), (1, 12, 128, 128, 64, "mask"), (1, 12, 197, 197, 64, ""), (1, 12, 512, 512, 32, ""),
+    (1, 12, 512, 512, 64, ""), (1, 12, 512, 512, 64, "causal"), (1, 12, 1024, 1024, 64, ""), (1, 12, 128, 128, 128, ""), (8, 12, 16, 16, 32, ""), (1, 12, 1, 512, 64, ""),
+]
 ISA_FLAGS = [["-march=x86-64"], ["-march=x86-64-v3"], ["-march=x86-64-v4", "-mprefer-vector-width=512"]]
 
 
@@ -46,6 +51,10 @@ def build(isa: int, folder: str) -> ctypes.CDLL:
     lib.bench_pack.argtypes = [ptr, i64, i64, ptr]
     lib.bench_gemm.restype = ctypes.c_double
     lib.bench_gemm.argtypes = [ptr, i64, i64, i64, ptr, ptr, ctypes.c_int32, ctypes.c_int32, ptr, ctypes.c_int32, ptr, ctypes.c_int32]
+    lib.bench_attention.restype = ctypes.c_double
+    lib.bench_attention.argtypes = [ptr, i64, i64, i64, i64, i64, ptr, ptr, ptr, ctypes.c_int32, ptr, ctypes.c_float, ptr, ctypes.c_int32]
+    lib.bench_attention_scratch.restype = i64
+    lib.bench_attention_scratch.argtypes = [i64]
     lib.bench_gemm_scratch.restype = i64
     lib.bench_gemm_scratch.argtypes = [i64, i64, i64, ctypes.c_int32]
     return lib
@@ -71,16 +80,17 @@ def measure(lib: ctypes.CDLL, m: int, k: int, n: int, activation: str, threads: 
     act = {"": lambda y: y, "relu": torch.relu, "gelu": torch.nn.functional.gelu}[activation]
     repeats = max(1, int(0.04 * 40e9 * threads / (2 * m * n * k * count + 4e5 * (m < 5) + 3e5)))
     torch.set_num_threads(threads)
+    clock = time.process_time if threads == 1 else time.perf_counter  # as kernel_bench.cpp
 
     def ours() -> float:
         return lib.bench_gemm(host, m, n, k, x.data_ptr(), pointers, count, 0, bias.data_ptr(), ACTIVATIONS[activation], out.data_ptr(), repeats) / (repeats * count)
 
     def theirs() -> float:
-        t0 = time.perf_counter()
+        t0 = clock()
         for _ in range(repeats):
             for w in weights:
                 y = act(torch.nn.functional.linear(x, w, bias))
-        return (time.perf_counter() - t0) / (repeats * count)
+        return (clock() - t0) / (repeats * count)
 
     with torch.inference_mode():
         ours(), theirs()
@@ -93,20 +103,62 @@ def measure(lib: ctypes.CDLL, m: int, k: int, n: int, activation: str, threads: 
             "ours_gflops": 2e-9 * m * n * k / a, "ratio": statistics.median(p[1] / p[0] for p in pairs), "max_error": error}
 
 
+def measure_attention(lib: ctypes.CDLL, batch: int, heads: int, queries: int, keys: int, dim: int, kind: str, threads: int, rounds: int) -> dict:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(batch, n, heads, dim) for n in (queries, keys, keys))
+    out = torch.empty(batch, queries, heads, dim)
+    mask = torch.randn(batch, 1, 1, keys) if kind == "mask" else None
+    host = lib.bench_host(threads, lib.bench_attention_scratch(dim))
+    flops = 4 * batch * heads * queries * keys * dim
+    repeats = max(1, int(0.03 * 40e9 * threads / (flops + 4e5)))
+    torch.set_num_threads(threads)
+    clock = time.process_time if threads == 1 else time.perf_counter  # as kernel_bench.cpp
+    qt, kt, vt = (x.transpose(1, 2) for x in (q, k, v))
+
+    def ours() -> float:
+        return lib.bench_attention(host, batch, heads, queries, keys, dim, q.data_ptr(), k.data_ptr(), v.data_ptr(), int(kind == "causal"),
+                                   mask.data_ptr() if mask is not None else None, dim**-0.5, out.data_ptr(), repeats) / repeats
+
+    def theirs() -> float:
+        t0 = clock()
+        for _ in range(repeats):
+            torch.nn.functional.scaled_dot_product_attention(qt, kt, vt, attn_mask=mask, is_causal=kind == "causal")
+        return (clock() - t0) / repeats
+
+    with torch.inference_mode():
+        ours(), theirs()
+        want = torch.nn.functional.scaled_dot_product_attention(qt.double(), kt.double(), vt.double(), attn_mask=mask.double() if mask is not None else None,
+                                                                is_causal=kind == "causal").transpose(1, 2)
+        error = float((out.double() - want).abs().max())
+        pairs = [(ours(), theirs()) for _ in range(rounds)]
+    lib.bench_host_free(host)
+    a, b = statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
+    return {"batch": batch, "heads": heads, "queries": queries, "keys": keys, "dim": dim, "kind": kind, "threads": threads, "ours_us": a * 1e6,
+            "torch_us": b * 1e6, "ours_gflops": flops * 1e-9 / a, "ratio": statistics.median(p[1] / p[0] for p in pairs), "max_error": error}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--only", default="", help="rows whose 'M,K,N' starts with this")
     parser.add_argument("--isa", type=int, default=best_isa(), help="0 baseline, 1 AVX2, 2 AVX-512")
+    parser.add_argument("--attention", action="store_true", help="attention against torch's scaled_dot_product_attention instead")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         lib = build(args.isa, folder)
-        if not args.json:
+        for shape in ATTENTION if args.attention else []:
+            for threads in map(int, args.threads.split(",")):
+                row = measure_attention(lib, *shape, threads, args.rounds)
+                rows.append(row)
+                if not args.json:
+                    print(f"b,h,s,t,d {str(shape):>38} T={threads} {row['ours_us']:9.2f} us  torch {row['torch_us']:9.2f} us  {row['ours_gflops']:6.1f} GF/s  "
+                          f"ratio {row['ratio']:5.2f}  max error {row['max_error']:.1e}", flush=True)
+        if not args.json and not args.attention:
             print(f"{'M,K,N':>15} {'act':>5} {'T':>2} {'':>5} {'ours us':>9} {'torch us':>9} {'GF/s':>6} {'ratio':>6}  max error")
-        for m, k, n, activation in SHAPES:
+        for m, k, n, activation in [] if args.attention else SHAPES:
             if not f"{m},{k},{n}".startswith(args.only):
                 continue
             for threads in map(int, args.threads.split(",")):

@@ -1,10 +1,22 @@
 // The kernels behind a C interface, for the benchmarks that call them through ctypes: one library per ISA, a pool of threads, nothing else.
 #include <time.h>
 
+#include "../kernels/attention/attention.h"
 #include "../kernels/gemm/gemm.h"
 #include "../kernels/tests/test_host.h"
 
 using namespace SEALIFT_NS;
+
+namespace {
+
+// One thread: its CPU time, so that other load on the machine does not count. Several: the wall clock.
+double now(void *host) {
+  timespec t;
+  clock_gettime(static_cast<TestHost *>(host)->frame.num_workers == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+} // namespace
 
 extern "C" {
 
@@ -25,17 +37,37 @@ double bench_gemm(void *host, int64_t m, int64_t n, int64_t k, const float *a, c
   g.m = m, g.n = n, g.k = k, g.lda = k, g.ldc = n;
   g.b_layout = layout, g.ldb = layout == kBTransposed ? k : n;
   g.a = a, g.c = c, g.bias = bias, g.activation = activation;
-  timespec t0, t1;
-  clock_gettime(CLOCK_MONOTONIC, &t0);
+  const double t0 = now(host);
   for (int32_t r = 0; r < repeats; r++)
     for (int32_t i = 0; i < count; i++) {
       g.b = b[i];
       gemm_f32(&static_cast<TestHost *>(host)->frame, g);
     }
-  clock_gettime(CLOCK_MONOTONIC, &t1);
-  return static_cast<double>(t1.tv_sec - t0.tv_sec) + 1e-9 * static_cast<double>(t1.tv_nsec - t0.tv_nsec);
+  return now(host) - t0;
 }
 
 int64_t bench_gemm_scratch(int64_t m, int64_t n, int64_t k, int32_t layout) { return gemm_f32_scratch_bytes(m, n, k, layout); }
+
+// q, k, v and out are [batch, seq, heads, dim], as a transformer's projections leave them.
+double bench_attention(void *host, int64_t batch, int64_t heads, int64_t queries, int64_t keys, int64_t dim, const float *q, const float *k, const float *v,
+                       int32_t causal, const float *mask, float scale, float *out, int32_t repeats) {
+  AttentionF32 a;
+  a.batch = batch, a.heads = a.kv_heads = heads, a.queries = queries, a.keys = keys, a.head_dim = a.value_dim = dim;
+  a.q = q, a.k = k, a.v = v, a.out = out, a.is_causal = causal, a.scale = scale;
+  int64_t *const all[4] = {a.q_strides, a.k_strides, a.v_strides, a.out_strides};
+  for (int i = 0; i < 4; i++) {
+    all[i][0] = (i == 0 || i == 3 ? queries : keys) * heads * dim;
+    all[i][1] = dim, all[i][2] = heads * dim, all[i][3] = 1;
+  }
+  if (mask) { // [batch, 1, 1, keys]
+    a.mask = mask, a.mask_kind = kMaskFloat;
+    a.mask_strides[0] = keys, a.mask_strides[3] = 1;
+  }
+  const double t0 = now(host);
+  for (int32_t r = 0; r < repeats; r++) attention_f32(&static_cast<TestHost *>(host)->frame, a);
+  return now(host) - t0;
+}
+
+int64_t bench_attention_scratch(int64_t dim) { return attention_f32_scratch_bytes(dim, dim); }
 
 } // extern "C"

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kBlockDepth = kWidth == 16 ? 384 : 256;              // a block of B is kBlockDepth * 128 bytes
 constexpr int kBlockRows = kWidth == 16 ? 252 : 144;               // a block of A stays in L2
-constexpr int64_t kNearCacheBytes = kWidth == 16 ? 1 << 20 : 256 << 10; // of L2, for A
+constexpr int64_t kNearCacheBytes = kWidth == 16 ? 1 << 20 : 384 << 10; // of L2, for A
 constexpr int64_t kSmallBytes = 64 << 10; // of B, below which nothing is fetched ahead
 constexpr int kGemvRows = kWidth == 16 ? 4 : kWidth == 8 ? 3 : 1;       // rows that share one pass over B when m <= 4
 constexpr int64_t kGemvMaxRows = 4;
@@ -201,6 +201,8 @@ struct Operands {
   float *c;
   int64_t first_row; // of the member, in the numbering the epilogue sees
 };
+
+SEALIFT_INLINE bool takes_gemv(const GemmF32 &g) { return g.m <= kGemvMaxRows && g.n >= kPanel; }
 
 // Rows [m0, m1) of panels [p0, p1), m <= kGemvMaxRows in all.
 void gemv_rectangle(const GemmF32 &g, const Operands &o, int64_t m0, int64_t m1, int64_t p0, int64_t p1, float *block) {
@@ -390,7 +392,7 @@ void rectangle(const GemmF32 &g, const Operands &o, int64_t m0, int64_t m1, int6
 void member_rectangle(const GemmF32 &g, const Operands &o, int64_t m0, int64_t m1, int64_t p0, int64_t p1, char *scratch) {
   float *block = reinterpret_cast<float *>(scratch), *rows_copy = block;
   if (scratch && g.b_layout != kBPanel32) rows_copy = block + depth_of(g.k).each * kPanel;
-  if (g.m <= kGemvMaxRows && g.n >= kPanel) gemv_rectangle(g, o, m0, m1, p0, p1, block);
+  if (takes_gemv(g)) gemv_rectangle(g, o, m0, m1, p0, p1, block);
   else rectangle(g, o, m0, m1, p0, p1, block, rows_copy);
 }
 
@@ -450,8 +452,14 @@ void gemm_f32_task(void *task, int64_t begin, int64_t end, int32_t worker) {
 
 void gemm_f32(sealift_frame *frame, const GemmF32 &gemm) {
   if (gemm.m * gemm.n * gemm.k < kForkWork && gemm.batch[0] == 1 && gemm.batch[1] == 1) {
-    if (gemm.m > 0 && gemm.n > 0)
-      member_rectangle(gemm, {gemm.a, gemm.b, gemm.residual, gemm.c, 0}, 0, gemm.m, 0, divide_up(gemm.n, kPanel), frame->scratch);
+    if (gemm.m <= 0 || gemm.n <= 0) return;
+    const Operands operands{gemm.a, gemm.b, gemm.residual, gemm.c, 0};
+    if (gemm.b_layout == kBPanel32 && gemm.k <= kBlockDepth && gemm.m <= kBlockRows && !gemm.epilogue && !takes_gemv(gemm)) { // one block a panel
+      Block s{0, gemm.m, 0, 0, gemm.k, gemm.a, gemm.lda, gemm.b, nullptr, true, true};
+      for (; s.p * kPanel < gemm.n; s.p++, s.b += gemm.k * kPanel) multiply_block(gemm, operands, s);
+    } else {
+      member_rectangle(gemm, operands, 0, gemm.m, 0, divide_up(gemm.n, kPanel), frame->scratch);
+    }
     return;
   }
   GemmF32Task task;

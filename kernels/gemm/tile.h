@@ -165,11 +165,14 @@ const TileKernel kTileKernels[kTileRows][kTileVectors] = {
 
 SEALIFT_INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// `total` in `parts` runs whose lengths differ by one at most. One part costs no division: small products are counted in nanoseconds.
+// `total` in `parts` runs whose lengths differ by one at most. One part or two cost no division: small products are counted in nanoseconds.
 struct Split {
   int64_t each, longer;
   SEALIFT_INLINE Split(int64_t total, int64_t parts) : each(total), longer(0) {
-    if (parts > 1) {
+    if (parts == 2) {
+      each = total >> 1;
+      longer = total & 1;
+    } else if (parts > 2) {
       each = static_cast<int64_t>(static_cast<uint32_t>(total) / static_cast<uint32_t>(parts)); // rows of a block: 32 bits hold them
       longer = total - each * parts;
     }
