@@ -345,9 +345,10 @@ class _Importer:
     # ---- values ----
 
     def unique(self, wanted: str) -> str:
-        name, count = wanted, 1
+        """linear, linear2, ...: no `_2`, which is how a row names the buffers inside its node."""
+        name, count = wanted, 2
         while name in self.names:
-            name, count = f"{wanted}_{count}", count + 1
+            name, count = f"{wanted}_n{count}" if wanted[-1:].isdigit() else f"{wanted}{count}", count + 1
         self.names.add(name)
         return name
 

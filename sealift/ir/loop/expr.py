@@ -15,7 +15,8 @@ from sealift.ir.loop.prim import COMPARISONS, Prim, num_operands
 class Buffer:
     """Storage of a tensor. `order` lists its dimensions from outermost to innermost in memory (None: as they stand).
 
-    kind: input, output, weight, state (all given by the caller), temp (in the arena), row (local to one row of one kernel)
+    kind: input, output, weight, state (all given by the caller), temp (in the arena), row (local to one row of one kernel: its first
+    `row_dims` dimensions are the row's and take no memory)
     """
 
     name: str
@@ -23,6 +24,7 @@ class Buffer:
     shape: tuple[Dim, ...]
     kind: str = "temp"
     order: tuple[int, ...] | None = None
+    row_dims: int = 0
 
     @cached_property
     def _hash(self) -> int:
@@ -38,14 +40,16 @@ class Buffer:
         strides = [dim(0)] * len(self.shape)
         step = dim(1)
         for d in reversed(order):
-            strides[d] = step
-            step = step * self.shape[d]
+            if d >= self.row_dims:
+                strides[d] = step
+                step = step * self.shape[d]
         return tuple(strides)
 
     @cached_property
     def numel(self) -> Dim:
+        """Elements in memory."""
         total = dim(1)
-        for d in self.shape:
+        for d in self.shape[self.row_dims :]:
             total = total * d
         return total
 

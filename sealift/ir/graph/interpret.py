@@ -1,0 +1,65 @@
+"""What a graph means: each node's row, unfused, run by the loop interpreter. It guards passes; the oracle in tests is eager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sealift.diag.errors import InternalError
+from sealift.ir.graph.types import Arg, Graph, Node, Value
+from sealift.ir.graph.verify import MakeBuilder, MakeTensor, buffer_of
+from sealift.ir.loop.interpret import NO_FAMILIES, Array, Naive, bind_sizes, eval_over, run_stages, to_held
+from sealift.ir.loop.types import Axis
+
+
+def interpret(
+    g: Graph,
+    inputs: Mapping[str, Array],
+    weights: Mapping[str, Array],
+    builder: MakeBuilder,
+    tensor: MakeTensor,
+    families: Mapping[str, Naive] = NO_FAMILIES,
+    new_states: dict[str, Array] | None = None,
+) -> list[Array | None]:
+    """The outputs. `inputs` by value name, `weights` (and states) by fqn; `builder` and `tensor` are sealift.ops.lang's Builder and
+    whole. `new_states` receives, by fqn, what the run leaves in each state."""
+    sizes = bind_sizes([(v.name, v.type.shape, np.shape(inputs[v.name])) for v in g.inputs], g.sizes)
+    env: dict[str, Array] = {v.name: to_held(inputs[v.name], v.type.dtype) for v in g.inputs}
+    for value, fqn in (*((c.value, c.fqn) for c in g.constants), *((s.value, s.fqn) for s in g.states)):
+        env[value.name] = to_held(weights[fqn], value.type.dtype)
+    for node in g.nodes:
+        run_node(node, env, sizes, builder, tensor, families)
+    if new_states is not None:
+        new_states.update({s.fqn: env[s.update.name] for s in g.states})
+    return [None if v is None else env[v.name] for v in g.outputs]
+
+
+def run_node(
+    node: Node,
+    env: dict[str, Array],
+    sizes: Mapping[str, int],
+    builder: MakeBuilder,
+    tensor: MakeTensor,
+    families: Mapping[str, Naive] = NO_FAMILIES,
+) -> None:
+    """Runs one node on `env`, arrays by value name, and adds its results."""
+    made = builder(f"{node.outputs[0].name if node.outputs else node.op.name}.")  # the dot keeps its buffers apart from values
+    result = node.op.lower(made, **{name: _lowered(arg, tensor) for name, arg in node.args})
+    results = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    if len(results) != len(node.outputs):
+        raise InternalError(f"{node.op.name} gives {len(results)} results for {len(node.outputs)} outputs")
+    local = {v.name: env[v.name] for v in node.inputs}
+    run_stages(made.stages, local, sizes, families)
+    for v, t in zip(node.outputs, results, strict=True):
+        axes = tuple(Axis(f"out{k}", d) for k, d in enumerate(t.shape))
+        env[v.name] = eval_over(t.at(tuple(a.dim for a in axes)), axes, local, sizes)
+
+
+def _lowered(arg: Arg, tensor: MakeTensor) -> Any:
+    if isinstance(arg, Value):
+        return tensor(buffer_of(arg.name, arg.type, "input"))
+    if isinstance(arg, tuple):
+        return tuple(_lowered(a, tensor) for a in arg)
+    return arg
