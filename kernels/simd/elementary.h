@@ -49,6 +49,8 @@ SEALIFT_INLINE Floats at_least(Floats x, float limit) {
   return r;
 }
 
+SEALIFT_INLINE Floats minus_abs(Floats x) { return x | sign_mask<float>(); }
+
 // a*b - product exactly, for product = a*b rounded; small enough not to matter where it underflows.
 SEALIFT_INLINE Floats product_error(Floats a, Floats b, Floats product) {
 #if SEALIFT_TARGET_ISA >= 1
@@ -94,13 +96,19 @@ SEALIFT_INLINE ExpParts exp_parts(Floats x) {
   Floats r = fma(n.value, constant(-kLn2Hi), x);
   return {exp_polynomial(fma(n.value, constant(-kLn2Lo), r)), n};
 }
-// e^(x + x_low), with the rounding error of r kept: p has about 0.7 ULP of error.
-SEALIFT_INLINE ExpParts exp_parts(Floats x, Floats x_low) {
-  Nearest n = nearest_product(x, kLog2E);
-  Floats hi = fma(n.value, constant(-kLn2Hi), x) + x_low;
+// With the rounding error of r kept: p has about 0.7 ULP of error. hi is x - n kLn2Hi, exact but for what is added to it.
+SEALIFT_INLINE ExpParts exp_parts_compensated(Nearest n, Floats hi) {
   Floats r = fma(n.value, constant(-kLn2Lo), hi);
   Floats r_low = fma(n.value, constant(-kLn2Lo), hi - r);
   return {constant(1.0f) + (r + fma(r * r, exp_q(r), r_low)), n};
+}
+SEALIFT_INLINE ExpParts exp_parts_accurate(Floats x) {
+  Nearest n = nearest_product(x, kLog2E);
+  return exp_parts_compensated(n, fma(n.value, constant(-kLn2Hi), x));
+}
+SEALIFT_INLINE ExpParts exp_parts_accurate(Floats x, Floats x_low) {   // of x + x_low
+  Nearest n = nearest_product(x, kLog2E);
+  return exp_parts_compensated(n, fma(n.value, constant(-kLn2Hi), x) + x_low);
 }
 SEALIFT_INLINE Floats exp_normal(Floats x) {   // where the result is normal: -87 < x < 88
   ExpParts e = exp_parts(x);
@@ -163,8 +171,7 @@ SEALIFT_INLINE Floats log_rest(Floats f) {
 SEALIFT_INLINE Floats log_special(Floats x, Floats r) {
   const Floats inf = constant(__builtin_inff());
   r = select(x < inf, r, x);
-  r = select(x > Floats{}, r, select(eq(x, Floats{}), neg(inf), constant(__builtin_nanf(""))));
-  return select(isnan(x), x, r);
+  return select(x > Floats{}, r, select(eq(x, Floats{}), neg(inf), constant(__builtin_nanf(""))));
 }
 
 SEALIFT_INLINE Floats log(Floats x) {
@@ -221,7 +228,7 @@ SEALIFT_INLINE Floats over_one_plus(Floats x, Floats z) {
 
 // 1 / (1 + e^-x), without overflow for x < 0: there it is e^x / (1 + e^x).
 SEALIFT_INLINE Floats sigmoid(Floats x) {
-  ExpParts e = exp_parts(at_least(neg(abs(x)), -104.0f), Floats{});
+  ExpParts e = exp_parts_accurate(at_least(minus_abs(x), -104.0f));
   Floats z = scale_pow2(e.p, e.n);
   return over_one_plus(select(x < Floats{}, z, constant(1.0f)), z);
 }
@@ -235,14 +242,14 @@ SEALIFT_INLINE Floats times_sigmoid(Floats x, ExpParts e, float last) {
   r = r | (x & sign_mask<float>());                       // the correction makes -0.0 of the tail +0.0
   return select(x < constant(__builtin_inff()), r, x);   // and NaN of infinity
 }
-SEALIFT_INLINE Floats silu(Floats x) { return times_sigmoid(x, exp_parts(at_least(neg(abs(x)), -120.0f)), -119.0f); }
+SEALIFT_INLINE Floats silu(Floats x) { return times_sigmoid(x, exp_parts(at_least(minus_abs(x), -120.0f)), -119.0f); }
 
 SEALIFT_INLINE Floats erf(Floats x) {
   Floats a = abs(x), s = x * x;
   Floats small = fma(x, polynomial(s, 0.128379166f, -0.376126289f, 0.112836242f, -0.02685556f, 0.00519175315f, -0.000803975272f, 7.94310035e-05f), x);
   Floats z = at_most(a, 4.0f) - constant(1.0f);   // erf(4) rounds to 1
-  Floats p = polynomial(z, 1.84960556f, 2.63896775f, 0.843099058f, 0.041559983f, -0.0098828217f, 0.00163250405f, 1.81016476e-05f, -6.04410634e-05f);
-  Floats large = constant(1.0f) - exp_normal(neg(p));
+  Floats p = polynomial(z, -1.84960556f, -2.63896775f, -0.843099058f, -0.041559983f, 0.0098828217f, -0.00163250405f, -1.81016476e-05f, 6.04410634e-05f);
+  Floats large = constant(1.0f) - exp_normal(p);
   return select(a < constant(0.9f), small, copysign(large, x));
 }
 
@@ -255,19 +262,18 @@ SEALIFT_INLINE Floats erfcx_shifted(Floats t_plus_2) {
 // x/2 (1 + erf(x / sqrt 2)), written max(x, 0) - |x|/2 erfc(|x| / sqrt 2) so that nothing cancels for x < 0. As in eager,
 // -inf gives NaN.
 SEALIFT_INLINE Floats gelu_erf(Floats x) {
-  Floats a = at_most(abs(x), 14.5f), half = constant(0.5f) * a;   // beyond, the second term is less than half a subnormal
-  Floats square = a * half;
-  ExpParts e = exp_parts(neg(square), neg(product_error(a, half, square)));
+  Floats a = at_most(abs(x), 14.5f);   // beyond, the second term is less than half a subnormal
+  Floats minus_half = a * constant(-0.5f), y = a * minus_half;   // -x^2/2
+  ExpParts e = exp_parts_accurate(y, product_error(a, minus_half, y));
   Floats erfcx = erfcx_shifted(fma(a, constant(0.707106781f), constant(2.0f)));
-  Mask negative = x < Floats{};
-  Floats factor = select(negative, x, neg(a)) * constant(0.5f);
-  return select(negative, constant(-0.0f), x) + scale_pow2(e.p * erfcx, e.n) * factor;
+  Floats first = select(x < Floats{}, x * Floats{}, x);   // x * 0 is -0.0, or NaN for -inf
+  return first + scale_pow2(e.p * (erfcx * minus_half), e.n);
 }
 
-// x/2 (1 + tanh(y)) = x / (1 + e^-2y), y = sqrt(2/pi) (x + 0.044715 x^3). 2y is computed with its rounding error: at y = -40
-// that error would be 40 ULP in the result. As in eager, -inf gives NaN.
+// x/2 (1 + tanh(y/2)) = x / (1 + e^-y), y = 2 sqrt(2/pi) (x + 0.044715 x^3). -|y| is computed with its rounding error: at
+// y = -80 that error would be 40 ULP in the result.
 SEALIFT_INLINE Floats gelu_tanh(Floats x) {
-  const float c1 = 1.59576917f, c1_low = -4.57862264e-8f, c3 = 0.0713548139f, c3_low = 2.26439667e-9f;
+  const float c1 = -1.59576917f, c1_low = 4.53406807e-8f, c3 = -0.0713548139f, c3_low = -2.3988324e-9f;
   Floats a = at_most(abs(x), 12.0f), s = a * a;
   Floats v = constant(c3) * s;
   Floats v_low = product_error(constant(c3), s, v) + fma(constant(c3), product_error(a, a, s), constant(c3_low) * s);
@@ -275,8 +281,7 @@ SEALIFT_INLINE Floats gelu_tanh(Floats x) {
   Floats w_low = (constant(c1) - w1) + (v - (w - w1)) + (constant(c1_low) + v_low);
   Floats y = a * w;
   Floats y_low = fma(a, w_low, product_error(a, w, y));
-  ExpParts e = exp_parts(neg(y), neg(y_low));
-  return times_sigmoid(x, e, -11.5f);
+  return times_sigmoid(x, exp_parts_accurate(y, y_low), -11.5f);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -74,8 +74,8 @@ FITS = {
     "log": lambda: fit("log p(f)", LOG_P, lambda t: t * t, "-0.2930", "0.4143", 8),
     # erf(x) = x + x p(x^2)
     "erf_small": lambda: fit("erf p(x^2)", ERF_P, lambda s: 1 / (1 + ERF_P(s)), "0", "0.81", 6),
-    # erfc(t) = exp(-p(t - 1)), where what matters is the error of 1 - erfc(t)
-    "erf_large": lambda: fit("erf p(t - 1)", lambda z: -mp.log(mp.erfc(z + 1)), lambda z: mp.erfc(z + 1) / mp.erf(z + 1), "-0.101", "3", 7),
+    # erfc(t) = exp(p(t - 1)), where what matters is the error of 1 - erfc(t)
+    "erf_large": lambda: fit("erf p(t - 1)", lambda z: mp.log(mp.erfc(z + 1)), lambda z: mp.erfc(z + 1) / mp.erf(z + 1), "-0.101", "3", 7),
     # tanh(x) = x + x^3 p(x^2)
     "tanh": lambda: fit("tanh p(x^2)", TANH_P, lambda s: s, "0", "0.4", 5),
     # sin(r) = r + r^3 p(r^2); cos(r) = 1 - r^2/2 + r^4 p(r^2)
