@@ -16,6 +16,8 @@ from sealift.ir.loop.types import Axis, Call, Kernel, Loops, Map, Operand, Reduc
 GIVEN = ("input", "weight", "state")  # filled before the first kernel
 KINDS = (*GIVEN, "output", "temp", "row")
 _FLOATS_ONLY = frozenset({Prim.DIV, Prim.POW, Prim.ATAN2, *list(Prim)[list(Prim).index(Prim.SQRT) : list(Prim).index(Prim.SIGMOID) + 1]})
+Axes = tuple[Axis, ...]
+Entries = tuple[Dim | Expr, ...]
 _INTS_ONLY = frozenset({Prim.TRUNC_DIV, Prim.SHL, Prim.SHR})
 
 
@@ -28,7 +30,8 @@ def verify(loops: Loops) -> None:
     4. the axes of a stage (of an operand of a Call) have names of their own, which are no size's, and extents in sizes;
     5. an index has an entry per dimension; sizes in indices, bounds and values are in the stage's axes and the model's sizes; an
        expression among them is an integer;
-    6. the stages of a kernel share their first num_row_axes axes, and a Call stands alone with none;
+    6. the first num_row_axes axes of a kernel's stages have the same extents, one by one (they are one loop, whatever each stage calls
+       them), and a Call stands alone with none;
     7. in a kernel with row axes, a buffer that an earlier stage of the same kernel wrote is read in the same row: entry by entry, the
        difference to where it was written is free of row axes, and neither is gathered;
     8. a row buffer is used in one kernel only, and has at least its row_dims dimensions;
@@ -108,21 +111,23 @@ class _Checker:
         first = kernel.stages[0]
         if any(isinstance(s, Call) for s in kernel.stages) and (len(kernel.stages) > 1 or rows):
             raise self.fail(6, f"kernel {kernel.name}: a call stands alone in its kernel, without row axes")
-        here: dict[str, list[tuple[Dim | Expr, ...]]] = {}  # what this kernel wrote, and at which index
+        here: dict[str, list[tuple[Axes, Entries]]] = {}  # what this kernel wrote: in which axes, at which index
         for stage in kernel.stages:
             self.marker = stage_lines(stage)[0]
-            if not isinstance(stage, Call) and not isinstance(first, Call) and stage.axes[:rows] != first.axes[:rows]:
-                raise self.fail(6, f"kernel {kernel.name}: the stage's first {rows} axes differ from the first stage's")
-            if not isinstance(stage, Call) and len(stage.axes) < rows:
-                raise self.fail(6, f"kernel {kernel.name}: {len(stage.axes)} axes, {rows} row axes")
+            if not isinstance(stage, Call) and not isinstance(first, Call):
+                if len(stage.axes) < rows:
+                    raise self.fail(6, f"kernel {kernel.name}: {len(stage.axes)} axes, {rows} row axes")
+                if any(a.extent != b.extent for a, b in zip(stage.axes[:rows], first.axes[:rows], strict=True)):
+                    raise self.fail(6, f"kernel {kernel.name}: the stage's first {rows} axes differ from the first stage's")
             loads = list(self.stage(stage))
             self.used_in(kernel, [*(load.buffer for load in loads), *outputs_of(stage)])
             if rows and not isinstance(stage, Call):
-                row_symbols = {a.sym for a in stage.axes[:rows]}
                 for load in loads:
-                    for index in here.get(load.buffer.name, ()):
-                        self.aligned(load, index, row_symbols)
-                here.setdefault(stage.out.name, []).append(_written_at(stage))
+                    for axes, index in here.get(load.buffer.name, ()):
+                        to_reader = {a.sym: b.dim for a, b in zip(axes, stage.axes[:rows], strict=True)}
+                        renamed = tuple(i if isinstance(i, Expr) else i.substitute(to_reader) for i in index)
+                        self.aligned(load, renamed, {a.sym for a in stage.axes[:rows]})
+                here.setdefault(stage.out.name, []).append((stage.axes[:rows], _written_at(stage)))
             for b in outputs_of(stage):
                 self.check_listed(b)
                 if b.kind in ("input", "weight"):
@@ -134,7 +139,7 @@ class _Checker:
             if b.kind == "row" and self.row_kernel.setdefault(b.name, kernel.name) != kernel.name:
                 raise self.fail(8, f"row buffer %{b.name} is used in {self.row_kernel[b.name]} and in {kernel.name}")
 
-    def aligned(self, load: Load, written: tuple[Dim | Expr, ...], rows: set[Sym]) -> None:
+    def aligned(self, load: Load, written: Entries, rows: set[Sym]) -> None:
         for d, (entry, place) in enumerate(zip(load.index, written, strict=True)):
             if isinstance(place, Expr) or isinstance(entry, Expr):
                 involved = not isinstance(place, Expr) and not rows.isdisjoint(place.symbols)
@@ -260,5 +265,5 @@ class _Checker:
             raise self.fail(9, f"{e.prim} of {operand}: of integers only")
 
 
-def _written_at(stage: Map | Reduce | Scan) -> tuple[Dim | Expr, ...]:
+def _written_at(stage: Map | Reduce | Scan) -> Entries:
     return stage.index if isinstance(stage, Map) else tuple(a.dim for a in stage.axes)
