@@ -143,12 +143,15 @@ def linspace(b: Builder, start: Number, end: Number, steps: Size, dtype: DType |
     """From both ends to the middle, as eager has it."""
     result = dtype or DType.F32
     count = as_int(steps, "the number of steps of linspace")
+    if result.is_int:
+        start, end = int(start), int(end)
     every = (end - start) / (count - 1) if count > 1 else 0.0
+    wide = DType.F32 if result.is_int else DType.F64
 
     def element(index: tuple[IndexEntry, ...]) -> Expr:
         place = S(as_entry(index[0]))
-        position = place.cast(DType.F64)
-        value = select(place < count // 2, position * every + float(start), (position * -every) + (float(end) + every * (count - 1)))
+        position = place.cast(wide)
+        value = select(place < count // 2, position * every + float(start), position * every + (float(end) - every * (count - 1)))
         if count == 1:
             return (position * 0 + float(start)).cast(result).e
         return value.cast(result).e

@@ -63,6 +63,8 @@ def mm(b: Builder, self: Tensor, mat2: Tensor) -> Tensor:
 
 def _with_addend(b: Builder, addend: Tensor, left: Tensor, right: Tensor, beta: Number, alpha: Number) -> Tensor:
     """beta * addend + alpha * (left x right). beta 0 drops the addend, NaN and all."""
+    if not left.dtype.is_float:  # integers: eager truncates the factors
+        beta, alpha = int(beta), int(alpha)
     per_column = addend.rank == 1 and addend.shape[0] == right.shape[-1]
     if alpha == 1 and beta == 1 and per_column:
         return product_of(b, left, right, addend)

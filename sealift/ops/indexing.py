@@ -55,6 +55,8 @@ def gather(b: Builder, self: Tensor, dim: int, index: Tensor) -> Tensor:
     along = normalize_dim(dim, self.rank)
     if self.rank == 0:
         return reshaped(self, index.shape) if index.rank else self
+    if index.rank not in (0, self.rank):  # eager takes an index of any rank that has no element
+        return b.full(index.shape, 0, self.dtype)
     if index.rank == 0:
         single: Tensor = gather(b, self, dim, reshaped(index, (1,)))
         return reshaped(single, ())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sealift.ir.dim import Dim, dim, product
 from sealift.ir.dtype import DType
-from sealift.ir.loop.expr import Index
+from sealift.ir.loop.expr import Index, cast
 from sealift.ir.loop.prim import Combine, Prim
 from sealift.ops.arguments import Size, refuse
 from sealift.ops.lang import Builder, S, Tensor, broadcast_index, normalize_dim, prim
@@ -16,6 +16,12 @@ from sealift.ops.table import op
 from sealift.ops.views import reshaped
 
 # ---- softmax ---------------------------------------------------------------------------------------------------------------------
+
+
+def _computed(t: Tensor, what: str) -> Tensor:
+    if not t.dtype.is_float:
+        refuse(f"{what} of {t.dtype}")
+    return t if t.dtype.compute is t.dtype else Tensor(t.dtype.compute, t.shape, lambda index: cast(t.at(index), t.dtype.compute))
 
 
 def softmax_of(b: Builder, t: Tensor, along: int) -> Tensor:
@@ -82,6 +88,12 @@ def _inverse_deviation(b: Builder, squares: Tensor, count: Dim, eps: float) -> T
     return reshaped(b.materialize(b.pointwise(inverse, flat)), squares.shape)
 
 
+def _last_dims(t: Tensor, normalized_shape: Sequence[Size]) -> range:
+    if len(normalized_shape) > t.rank:
+        refuse(f"normalization over {len(normalized_shape)} dimensions of a tensor of rank {t.rank}")
+    return range(t.rank - len(normalized_shape), t.rank)
+
+
 def _affine(b: Builder, normal: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """normal * weight + bias in normal's dtype, both broadcast."""
     if weight is not None:
@@ -100,8 +112,8 @@ def native_layer_norm(
     b: Builder, input: Tensor, normalized_shape: Sequence[Size], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Over the last len(normalized_shape) dimensions; also the mean and 1 / deviation of each row."""
-    t = b.cast(input, input.dtype.compute)
-    dims = range(input.rank - len(normalized_shape), input.rank)
+    t = _computed(input, "layer norm")
+    dims = _last_dims(input, normalized_shape)
     mean, squares = moments(b, t, dims)
     inverse = _inverse_deviation(b, squares, count_of(input, dims), eps)
     normal = b.pointwise(lambda x, m, r: (x - m) * r, t, mean, inverse)
@@ -117,21 +129,30 @@ def layer_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
+    cudnn_enable: bool = True,
 ) -> Tensor:
     result: Tensor = native_layer_norm(b, input, normalized_shape, weight, bias, eps)[0]
     return result
 
 
-@op("aten.rms_norm.default", samples="nn.functional.rms_norm", rtol=2e-5, atol=2e-6)
-@op("aten._fused_rms_norm.default")
-def rms_norm(b: Builder, input: Tensor, normalized_shape: Sequence[Size], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+@op("aten._fused_rms_norm.default", rtol=2e-5, atol=2e-6)
+def fused_rms_norm(
+    b: Builder, input: Tensor, normalized_shape: Sequence[Size], weight: Tensor | None, eps: float | None
+) -> tuple[Tensor, Tensor]:
+    """Without a mean; also 1 / root mean square of each row, in the dtype that is computed in."""
     if eps is None:  # the epsilon of the dtype that is computed in
         eps = {DType.F64: 2.0**-52}.get(input.dtype, 2.0**-23)
-    t = b.cast(input, input.dtype.compute)
-    dims = range(input.rank - len(normalized_shape), input.rank)
+    t = _computed(input, "RMS norm")
+    dims = _last_dims(input, normalized_shape)
     squares = keep_dims(fold(b, Combine.SUM, t, dims, lambda x, index: x * x), dims, t.shape)
     inverse = _inverse_deviation(b, squares, count_of(input, dims), eps)
-    return b.cast(_affine(b, b.pointwise(lambda x, r: x * r, t, inverse), weight, None), input.dtype)
+    return b.cast(_affine(b, b.pointwise(lambda x, r: x * r, t, inverse), weight, None), input.dtype), inverse
+
+
+@op("aten.rms_norm.default", samples="nn.functional.rms_norm", rtol=2e-5, atol=2e-6)
+def rms_norm(b: Builder, input: Tensor, normalized_shape: Sequence[Size], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    result: Tensor = fused_rms_norm(b, input, normalized_shape, weight, eps)[0]
+    return result
 
 
 @op("aten.native_group_norm.default", samples="native_group_norm", rtol=2e-5, atol=2e-6)
@@ -149,7 +170,7 @@ def native_group_norm(
     """input [n, c, *] in `group` groups of channels; also the mean and 1 / deviation [n, group]."""
     count, channels, *space = input.shape
     inside = channels // group
-    t = reshaped(b.cast(input, input.dtype.compute), (count, group, inside, *space))
+    t = reshaped(_computed(input, "group norm"), (count, group, inside, *space))
     dims = range(2, t.rank)
     mean, squares = moments(b, t, dims)
     inverse = _inverse_deviation(b, squares, inside * product(space), eps)
@@ -195,7 +216,8 @@ def batch_norm_no_training(
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """x * scale + shift with scale = weight / sqrt(var + eps) and shift = bias - mean * scale of each channel."""
-    compute = input.dtype.compute
+    t = _computed(input, "batch norm")
+    compute = t.dtype
     mean, var = b.cast(running_mean, compute), b.cast(running_var, compute)
     scale = b.pointwise(lambda v: 1 / prim(Prim.SQRT, v + eps), var)
     if weight is not None:
@@ -206,7 +228,7 @@ def batch_norm_no_training(
         shift = b.pointwise(lambda m, s, c: c - m * s, mean, scale, b.cast(bias, compute))
     shift = b.materialize(shift)
     channels = [_by_channel(t, input.rank) for t in (scale, shift)]
-    out = b.pointwise(lambda x, s, c: x * s + c, b.cast(input, compute), *channels)
+    out = b.pointwise(lambda x, s, c: x * s + c, t, *channels)
     none = b.full((dim(0),), 0, _statistics_dtype(input, weight))
     return b.cast(out, input.dtype), none, none
 
@@ -244,7 +266,7 @@ def batch_norm_no_stats(
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Over the batch's own statistics (instance norm is this, with batch and channels as one); also mean and 1 / deviation [c]."""
-    t = b.cast(input, input.dtype.compute)
+    t = _computed(input, "batch norm")
     dims = [d for d in range(input.rank) if d != 1]
     mean, squares = moments(b, t, dims)
     inverse = _inverse_deviation(b, squares, count_of(input, dims), eps)

@@ -83,7 +83,11 @@ def div_mode(b: Builder, self: Tensor, other: Value, rounding_mode: str | None =
         return result
     if rounding_mode == "floor":
         return pointwise(b, lambda x, y: prim(Prim.FLOOR_DIV, x, y), self, other)
-    return pointwise(b, lambda x, y: prim(Prim.TRUNC, x / y) if x.dtype.is_float else prim(Prim.TRUNC_DIV, x, y), self, other)
+    (x, y), result = promoted(b, self, other)
+    if not result.is_float:
+        return b.pointwise(lambda p, q: prim(Prim.TRUNC_DIV, p, q), x, y)
+    quotient = b.cast(b.pointwise(lambda p, q: p / q, x, y), result)  # half types round here: 14.99 may become 15
+    return pointwise(b, lambda q: prim(Prim.TRUNC, q), quotient)
 
 
 @op("aten.floor_divide.default", samples="floor_divide")

@@ -114,12 +114,12 @@ def amin(b: Builder, self: Tensor, dim: Dims = (), keepdim: bool = False) -> Ten
     return _extreme(b, self, dim, keepdim, top=False)
 
 
-@op("aten.max.default", samples="max_reduction_no_dim")
+@op("aten.max.default", samples="max")
 def max_all(b: Builder, self: Tensor) -> Tensor:
     return _extreme(b, self, None, False, top=True)
 
 
-@op("aten.min.default", samples="min_reduction_no_dim")
+@op("aten.min.default", samples="min")
 def min_all(b: Builder, self: Tensor) -> Tensor:
     return _extreme(b, self, None, False, top=False)
 
@@ -139,12 +139,12 @@ def _value_and_position(b: Builder, self: Tensor, dim: int, keepdim: bool, top: 
     return _finished(value, self, (along,), keepdim), _finished(at, self, (along,), keepdim)
 
 
-@op("aten.max.dim", samples="max_reduction_with_dim")
+@op("aten.max.dim", samples="max")
 def max_dim(b: Builder, self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     return _value_and_position(b, self, dim, keepdim, top=True)
 
 
-@op("aten.min.dim", samples="min_reduction_with_dim")
+@op("aten.min.dim", samples="min")
 def min_dim(b: Builder, self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     return _value_and_position(b, self, dim, keepdim, top=False)
 
@@ -218,9 +218,10 @@ def _variance(b: Builder, self: Tensor, dims: Dims, correction: Number, keepdim:
 
     def finish(total: S) -> S:
         freedom = maximum(count - float(correction), 0)
-        return prim(Prim.SQRT, total / freedom) if root else total / freedom
+        variance = prim(Prim.SELECT, count.eq(0), float("nan"), total / freedom)
+        return prim(Prim.SQRT, variance) if root else variance
 
-    shape = tuple(s for d, s in enumerate(self.shape) if keepdim or d not in over)
+    shape = tuple(dim(1) if d in over else s for d, s in enumerate(self.shape) if keepdim or d not in over)
     spread = reshaped(b.pointwise(finish, squares), shape)
     return b.cast(spread, self.dtype), b.cast(reshaped(mean, shape), self.dtype)
 

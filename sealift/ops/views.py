@@ -300,7 +300,9 @@ def pixel_shuffle(b: Builder, self: Tensor, upscale_factor: int) -> Tensor:
 
 @op("aten.pixel_unshuffle.default", samples="nn.functional.pixel_unshuffle")
 def pixel_unshuffle(b: Builder, self: Tensor, downscale_factor: int) -> Tensor:
-    """[*, c, h*r, w*r] -> [*, c*r*r, h, w]"""
+    """[*, c, h*r, w*r] -> [*, c*r*r, h, w]; an empty one stays as it is, in eager"""
+    if any(s.is_const and s.value == 0 for s in self.shape):
+        return self
     *lead, channels, height, width = self.shape
     r, n = downscale_factor, len(lead)
     apart = reshaped(self, [*lead, channels, height // r, r, width // r, r])

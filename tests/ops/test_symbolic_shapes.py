@@ -1,0 +1,62 @@
+"""Rows lowered once with symbols for sizes, and run at several values of them, 0 and 1 included: shapes, dtypes and values are eager's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from sealift.ir.dim import Dim, sym
+from sealift.ir.graph.types import OpDef
+from sealift.ops import OPS
+from tests.ops.own_samples import UNSPECIFIED
+from tests.ops.runner import assert_same, bind, lower_row, overload_of, run_eager, run_symbolic, to_numpy
+from tests.ops.samples import Sample, _accepts, map_tensors, samples_of, tensors_in
+
+OTHER_SIZES = (0, 1, 7)
+TRIED = 4  # samples of a row
+
+
+def tensor_sizes(bound: dict[str, Any]) -> list[int]:
+    return sorted({s for v in bound.values() for t in tensors_in(v) for s in t.shape if s > 1})
+
+
+def resized(op: OpDef, bound: dict[str, Any], old: int, new: int) -> dict[str, Any]:
+    """The call with every size `old`, in tensors and SymInt arguments, replaced by `new`."""
+    types = {a.name: str(a.real_type) for a in overload_of(op.name)._schema.arguments}
+
+    def tensor(t: torch.Tensor) -> torch.Tensor:
+        shape = [new if s == old else s for s in t.shape]
+        count = torch.Size(shape).numel()
+        return t.reshape(-1)[torch.arange(count) % max(t.numel(), 1)].reshape(shape)
+
+    def number(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [number(v) for v in value]
+        return new if isinstance(value, int) and not isinstance(value, bool) and value == old else value
+
+    return {k: number(v) if "SymInt" in types[k] else map_tensors(v, tensor) for k, v in bound.items()}
+
+
+@pytest.mark.parametrize("op", OPS.values(), ids=str)
+def test_symbolic_sizes(op: OpDef) -> None:
+    samples = samples_of(op, torch.float32) or samples_of(op, torch.int64)
+    for sample in samples[:: max(len(samples) // TRIED, 1)][:TRIED]:
+        bound = bind(overload_of(op.name), sample.args, sample.kwargs)
+        for old in tensor_sizes(bound)[:2]:
+            symbols: dict[int, Dim] = {old: sym("s")}
+            try:
+                template = lower_row(op, (), bound, symbols)
+            except NotImplementedError:
+                continue
+            for new in (old, *OTHER_SIZES):
+                call = bound if new == old else resized(op, bound, old, new)
+                if not _accepts(overload_of(op.name), Sample((), call)):
+                    continue
+                arrays = [to_numpy(t) for v in call.values() for t in tensors_in(v)]
+                wanted = run_eager(op, (), call)
+                got = run_symbolic(op, template, {f"in{k}": a for k, a in enumerate(arrays)}, {"s": new})
+                if op.name in UNSPECIFIED:
+                    wanted = [torch.zeros_like(w) for w in wanted]
+                assert_same(op, got, wanted, f"{op.name}{sample} with {old} -> {new}")
