@@ -12,10 +12,10 @@ from sealift.ir.graph.types import OpDef
 from sealift.ops import OPS
 from tests.ops.own_samples import UNSPECIFIED
 from tests.ops.runner import assert_same, bind, lower_row, overload_of, run_eager, run_symbolic, to_numpy
-from tests.ops.samples import Sample, _accepts, map_tensors, samples_of, tensors_in
+from tests.ops.samples import DEVIATIONS, Sample, accepts, map_tensors, samples_of, tensors_in
 
 OTHER_SIZES = (0, 1, 7)
-TRIED = 4  # samples of a row
+TRIED = 2  # samples of a row
 
 
 def tensor_sizes(bound: dict[str, Any]) -> list[int]:
@@ -51,8 +51,10 @@ def test_symbolic_sizes(op: OpDef) -> None:
             except NotImplementedError:
                 continue
             for new in (old, *OTHER_SIZES):
+                if f"size {new}" in DEVIATIONS.get(op.name, {}):
+                    continue
                 call = bound if new == old else resized(op, bound, old, new)
-                if not _accepts(overload_of(op.name), Sample((), call)):
+                if not accepts(overload_of(op.name), Sample((), call)):
                     continue
                 arrays = [to_numpy(t) for v in call.values() for t in tensors_in(v)]
                 wanted = run_eager(op, (), call)
