@@ -11,17 +11,6 @@
 
 #include "vec.h"
 
-// exp, exp2, log, log2 and pow of double got a second version in glibc 2.29 that differs only in leaving out the SVID
-// error handler. A model library must load with glibc 2.28, so it is bound to the first version.
-#if defined(__x86_64__) && defined(__GLIBC__)
-__asm__(
-    ".symver exp, exp@GLIBC_2.2.5\n"
-    ".symver exp2, exp2@GLIBC_2.2.5\n"
-    ".symver log, log@GLIBC_2.2.5\n"
-    ".symver log2, log2@GLIBC_2.2.5\n"
-    ".symver pow, pow@GLIBC_2.2.5\n");
-#endif
-
 namespace SEALIFT_NS {
 namespace {
 

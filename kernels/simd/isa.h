@@ -52,6 +52,20 @@
 
 #define SEALIFT_INLINE inline __attribute__((always_inline))
 
+// A model library must load with glibc 2.28. exp, exp2, log, log2 and pow of double got a second version in 2.29, fmod in
+// 2.38; both differ from the first only in leaving out the SVID error handler, which does nothing by default. This binds
+// them to the first version, and adds no symbol to a unit that calls none of them. (float's expf, logf and powf are of 2.27.)
+#if defined(__x86_64__) && defined(__GLIBC__)
+__asm__(
+    ".symver exp, exp@GLIBC_2.2.5\n"
+    ".symver exp2, exp2@GLIBC_2.2.5\n"
+    ".symver log, log@GLIBC_2.2.5\n"
+    ".symver log2, log2@GLIBC_2.2.5\n"
+    ".symver pow, pow@GLIBC_2.2.5\n"
+    ".symver fmod, fmod@GLIBC_2.2.5\n"
+    ".symver fmodf, fmodf@GLIBC_2.2.5\n");
+#endif
+
 namespace SEALIFT_NS {
 namespace {
 
