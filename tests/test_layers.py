@@ -27,6 +27,8 @@ ALLOWED: dict[str, set[str]] = {
 }
 TORCH_FOLDERS = {"frontend", "torch_bridge"}
 TORCH_FILES = {"observe/torch.py", "check_package.py"}  # only imported where torch's own objects are handled
+# Modules of a folder above that hold no pass but what a backend has to know of one.
+EXCEPTIONS = {("backends", "sealift.passes.loop_nest"), ("backends", "sealift.passes.operands")}
 
 
 def modules() -> list[Path]:
@@ -69,6 +71,8 @@ def test_layers(path: Path) -> None:
                 wrong.append(f"{relative}:{line} imports {module} when it is imported")
         elif parts[0] == "sealift" and folder in ALLOWED and len(parts) > 1:
             target = parts[1]
+            if (folder, module) in EXCEPTIONS:
+                continue
             if target not in (folder, "version") and target not in ALLOWED[folder] and at_import:
                 wrong.append(f"{relative}:{line} imports {module}; {folder}/ may import {', '.join(sorted(ALLOWED[folder])) or 'nothing'}")
     assert not wrong, "\n".join(wrong)
