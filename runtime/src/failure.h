@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "sealift.h"
 
@@ -10,7 +11,12 @@ namespace sealift {
 
 class Failure : public std::exception {
  public:
-  Failure(sealift_status status, std::string message) : status_(status), message_(std::move(message)) {}
+  // Names from a damaged file may hold any byte, NUL included.
+  Failure(sealift_status status, std::string message) : status_(status), message_(std::move(message)) {
+    for (char &c : message_) {
+      if (static_cast<unsigned char>(c) < 0x20) c = '?';
+    }
+  }
   sealift_status status() const { return status_; }
   const char *what() const noexcept override { return message_.c_str(); }
 
