@@ -1,0 +1,280 @@
+"""Import of exported programs: names, ranges, tied weights, states, outputs, locations, and refusals that say everything at once."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+
+from sealift.diag.errors import CompileError
+from sealift.frontend import Imported, export_module, from_export
+from sealift.frontend.exported import dense_order
+from sealift.ir.dim import UNBOUNDED, dim, sym
+from sealift.ir.dtype import DType
+from sealift.ir.graph.interpret import interpret
+from sealift.ir.graph.text import parse_graph
+from sealift.ir.graph.verify import verify
+from sealift.ops import OPS
+from sealift.ops.families import FAMILIES
+from sealift.ops.lang import Builder, whole
+
+NAIVE = {n: f.naive for n, f in FAMILIES.items()}
+
+
+def imported(module: nn.Module, args: tuple[Any, ...], shapes: Any = None, kwargs: dict[str, Any] | None = None) -> Imported:
+    result = from_export(export(module, args, kwargs, dynamic_shapes=shapes), "m", OPS)
+    verify(result.graph, Builder, whole)
+    assert parse_graph(str(result.graph), OPS) == result.graph
+    return result
+
+
+def run(result: Imported, *inputs: torch.Tensor) -> list[Any]:
+    given = {v.name: t.numpy() for v, t in zip(result.graph.inputs, inputs, strict=True)}
+    return interpret(result.graph, given, {k: w.array for k, w in result.weights.items()}, Builder, whole, NAIVE)
+
+
+def ranges(result: Imported) -> list[tuple[str, int, Any]]:
+    return [(s.name, s.lo, s.hi) for s in result.graph.sizes]
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(4, 8)
+        self.down = nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(torch.relu(self.up(x)))  # type: ignore[no-any-return]
+
+
+class Relu(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu()
+
+
+@pytest.fixture(scope="module")
+def mlp() -> tuple[Mlp, Imported]:
+    torch.manual_seed(0)
+    module = Mlp()
+    return module, imported(module, (torch.randn(3, 4),), {"x": {0: Dim("batch", max=64)}})
+
+
+def test_the_mlp(mlp: tuple[Mlp, Imported]) -> None:
+    module, result = mlp
+    g = result.graph
+    assert [n.op.name for n in g.nodes] == ["aten.linear.default", "aten.relu.default", "aten.linear.default"]
+    assert [(v.name, str(v.type)) for v in g.inputs] == [("x", "f32[batch, 4]")]
+    assert [c.fqn for c in g.constants] == ["up.weight", "up.bias", "down.weight", "down.bias"]
+    assert g.output_names == ("output",)
+    x = torch.randn(5, 4)
+    np.testing.assert_allclose(run(result, x)[0], module(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_node_knows_the_users_line(mlp: tuple[Mlp, Imported]) -> None:
+    relu = mlp[1].graph.nodes[1]
+    (place,) = relu.loc.places
+    assert place.path.endswith("tests/frontend/test_exported.py")
+    assert place.code == "return self.down(torch.relu(self.up(x)))  # type: ignore[no-any-return]"
+    assert mlp[1].graph.nodes[0].loc.places[0].module == "up"
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (Dim.AUTO, ("x_dim0", 1, UNBOUNDED)),  # export writes 2: sizes 0 and 1 are told apart; 1 has to work
+        (Dim.DYNAMIC, ("x_dim0", 1, UNBOUNDED)),
+        (Dim("b", min=2), ("b", 2, UNBOUNDED)),
+        (Dim("b", min=1, max=7), ("b", 1, 7)),
+        (Dim("b"), ("b", 0, UNBOUNDED)),
+        (Dim("i0", max=9), ("i0_dim", 0, 9)),  # i0 is a loop axis
+    ],
+    ids=str,
+)
+def test_ranges_and_names(size: Any, expected: tuple[str, int, int]) -> None:
+    result = imported(Relu(), (torch.randn(3, 4),), {"x": {0: size}})
+    assert ranges(result) == [expected]
+    x = torch.randn(1, 4)
+    if expected[1] <= 1:
+        np.testing.assert_array_equal(run(result, x)[0], x.relu().numpy())
+
+
+def test_a_derived_size_is_an_expression() -> None:
+    class Two(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x.sum() + y
+
+    batch = Dim("batch", max=9)
+    result = imported(Two(), (torch.randn(3), torch.randn(6)), {"x": {0: batch}, "y": {0: 2 * batch}})
+    assert ranges(result) == [("batch", 0, 9)]
+    assert str(result.graph.inputs[1].type) == "f32[2*batch]"
+
+
+def test_names_and_ranges_survive_a_file() -> None:
+    buffer = io.BytesIO()
+    torch.export.save(export(Relu(), (torch.randn(3, 4),), dynamic_shapes={"x": {0: Dim("b", max=5)}}), buffer)
+    buffer.seek(0)
+    g = from_export(torch.export.load(buffer), "m", OPS).graph
+    assert [(s.name, s.lo, s.hi) for s in g.sizes] == [("x_dim0", 0, 5)]  # torch keeps no names
+    assert [v.name for v in g.inputs] == ["x"]
+
+
+def test_tied_weights_are_stored_once() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.unused = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(2, 2)
+            self.b.weight = self.a.weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.a(self.b(x))  # type: ignore[no-any-return]
+
+    result = imported(Tied(), (torch.randn(2, 4),))
+    assert sorted(result.weights) == ["a.bias", "a.weight", "b.bias"]
+    assert result.aliases == {"b.weight": "a.weight"}
+
+
+class Outputs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.tensor([2.0]))
+        self.offset = torch.tensor([0.5, 0.25])
+
+    def forward(self, x: torch.Tensor, pair: tuple[torch.Tensor, dict[str, torch.Tensor]], factor: int = 3, none: Any = None) -> dict[str, Any]:
+        y = x * self.scale * factor
+        return {"y": y, "none": None, "again": y, "x": x, "inner": (pair[0] + self.offset, pair[1]["ids"]), "size": x.shape[0] * 2}
+
+
+def test_inputs_and_outputs_of_every_kind() -> None:
+    args = (torch.randn(3, 2), (torch.randn(2), {"ids": torch.arange(4)}), 3, None)
+    result = imported(Outputs(), args, ({0: Dim("n", min=1, max=9)}, (None, {"ids": None}), None, None))
+    assert [(e.name, e.value is not None, e.constant) for e in result.inputs] == [
+        ("x", True, None),
+        ("pair.0", True, None),
+        ("pair.1.ids", True, None),
+        ("factor", False, 3),
+        ("none", False, None),
+    ]
+    g = result.graph
+    assert g.output_names == ("y", "none", "again", "x", "inner.0", "inner.1", "size")
+    assert result.output_kinds == ("tensor", "none", "tensor", "tensor", "tensor", "tensor", "int")
+    assert g.outputs[0] is g.outputs[2] and g.outputs[1] is None and g.outputs[3] is g.inputs[0]
+    assert {c.fqn: c.kind for c in g.constants} == {"scale": "buffer", "offset": "tensor"}
+    outputs = run(result, args[0], args[1][0], args[1][1]["ids"])
+    np.testing.assert_allclose(outputs[0], args[0].numpy() * 6, rtol=1e-6)
+    assert outputs[6] == 6
+    spec = torch.utils._pytree.treespec_loads(g.out_spec)
+    assert torch.utils._pytree.tree_unflatten(list(range(7)), spec)["inner"] == (4, 5)
+
+
+def test_a_mutated_buffer_is_a_state() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count.add_(1)
+            return x + self.count
+
+    result = imported(Counter(), (torch.randn(2),))
+    (state,) = result.graph.states
+    assert state.fqn == "count" and not result.graph.constants and "count" in result.weights
+    left: dict[str, Any] = {}
+    x = np.float32([1, 2])
+    (y,) = interpret(result.graph, {"x": x}, {"count": np.zeros(2, "f")}, Builder, whole, NAIVE, left)
+    assert y is not None and y.tolist() == [2, 3] and left["count"].tolist() == [1, 1]
+
+
+def test_bf16_weights_keep_their_bits() -> None:
+    module = nn.Linear(4, 4).bfloat16()
+    result = imported(module, (torch.randn(2, 4, dtype=torch.bfloat16),))
+    weight = result.weights["weight"]
+    assert weight.dtype is DType.BF16 and weight.array.dtype == np.uint16
+    np.testing.assert_array_equal(weight.array.view(np.int16), module.weight.detach().view(torch.int16).numpy())
+
+
+def test_orders_are_eagers() -> None:
+    class Transpose(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.relu().permute(0, 2, 1)
+
+    result = imported(Transpose(), (torch.randn(2, 3, 4),), {"x": {0: Dim("b", min=1), 1: Dim("s", min=1)}})
+    (out,) = result.graph.outputs
+    assert out is not None and out.type.order == (0, 2, 1)
+
+
+def test_dense_order() -> None:
+    b, s = sym("b", 1), sym("s", 1)
+    assert dense_order((b, s), (s, dim(1))) is None
+    assert dense_order((b, s), (dim(1), b)) == (1, 0)
+    assert dense_order((b, dim(1), s), (s, dim(7), dim(1))) is None
+    assert dense_order((dim(1), s, b), (dim(1), dim(1), s)) is not None
+    assert dense_order((b, s), (dim(0), dim(1))) is None
+    assert dense_order((), ()) is None
+
+
+# ---- refusals ------------------------------------------------------------------------------------------------------------------
+
+
+class Missing(nn.Module):
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> Any:
+        a = torch.linalg.inv(x)
+        b = torch.fft.fft(x)
+        i.add_(1)
+        c = torch.linalg.inv(x + 1)
+        return a, b.abs(), c, i
+
+
+def test_one_error_says_everything() -> None:
+    with pytest.raises(CompileError) as caught:
+        from_export(export(Missing(), (torch.randn(4, 4), torch.zeros(3))), "m", OPS)
+    text = str(caught.value)
+    assert caught.value.code == "E-OP-001"
+    for line in ("a = torch.linalg.inv(x)", "c = torch.linalg.inv(x + 1)", "b = torch.fft.fft(x)"):
+        assert line in text
+    assert text.count("[E-OP-001] no lowering for aten.linalg_inv_ex.default") == 1
+    assert "[E-DTYPE-001] complex64 is not supported" in text
+    assert "[E-EXPORT-002] the model mutates its input 'i'" in text
+    assert "sealift ops --missing" in text
+
+
+def test_control_flow_is_refused_with_its_line() -> None:
+    class Cond(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, lambda t: t + 1, lambda t: t - 1, (x,))  # type: ignore[no-any-return]
+
+    with pytest.raises(CompileError, match=r"(?s)no lowering for cond\n.*torch\.cond\(x\.sum\(\) > 0"):
+        from_export(export(Cond(), (torch.randn(3),)), "m", OPS)
+
+
+def test_an_assumption_about_sizes_is_refused() -> None:
+    class Halves(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.view(-1, 4)
+
+    with pytest.raises(CompileError, match=r"E-EXPORT-004.*Mod\(2\*x_dim0, 4\)"):
+        from_export(export(Halves(), (torch.randn(8, 2),), dynamic_shapes={"x": {0: Dim.AUTO}}), "m", OPS)
+
+
+def test_data_dependent_sizes_are_refused_once() -> None:
+    class Nonzero(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.nonzero().float() + 1
+
+    with pytest.raises(CompileError) as caught:
+        from_export(export(Nonzero(), (torch.randn(3),)), "m", OPS)
+    assert str(caught.value).count("[E-") == 1
+
+
+def test_a_failed_export_is_a_compile_error() -> None:
+    class Branch(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if x.sum() > 0 else x
+
+    with pytest.raises(CompileError, match=r"E-EXPORT-001\] torch\.export cannot export Branch"):
+        export_module(Branch(), (torch.randn(3),))
