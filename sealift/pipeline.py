@@ -17,6 +17,7 @@ from sealift.ir.loop.types import Loops
 from sealift.ops import OPS
 from sealift.options import Options
 from sealift.package.write import PackagedModel, write_package
+from sealift.passes.drop_empty import drop_empty
 from sealift.passes.fuse_epilogues import activation_templates, fuse_epilogues
 from sealift.passes.group_rows import group_rows
 from sealift.passes.inline_producers import inline_producers
@@ -82,7 +83,7 @@ def compile_graph(imported: Imported, options: Options = Options()) -> Compiled:
     isas = [BY_NAME[i] for i in options.isas]
     graph = imported.graph
     loops = lower_to_loops(graph)
-    loops = simplify_expressions(inline_producers(simplify_expressions(loops)))
+    loops = simplify_expressions(inline_producers(simplify_expressions(drop_empty(loops))))
     loops = inline_producers(narrow_broadcasts(loops))
     loops = fuse_epilogues(loops, activation_templates(OPS))
     loops = name_kernels(group_rows(loops))
