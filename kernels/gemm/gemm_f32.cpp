@@ -20,7 +20,7 @@ constexpr int64_t kSmallBytes = 64 << 10; // of B, below which nothing is fetche
 constexpr int kGemvRows = kWidth == 16 ? 4 : kWidth == 8 ? 3 : 1;       // rows that share one pass over B when m <= 4
 constexpr int64_t kGemvMaxRows = 4;
 constexpr int64_t kGemvBlockDepth = 128;      // k-block when the rows take more than one pass: 16 KB of B, from L1 the second time
-constexpr int64_t kGemvPrefetchFloats = 512; // how far ahead of the multiply B is fetched
+constexpr int64_t kGemvPrefetchRows = 16;      // how far ahead of the multiply B is fetched: 2 KB
 constexpr int64_t kForkWork = 1 << 17; // multiply-adds below which a fork costs more than it saves (2 to 4 us)
 
 // out[kRows][kPanel] (+)= A * one panel: B is streamed once, kDeep steps of k side by side so that the additions overlap.
@@ -34,7 +34,7 @@ void gemv_kernel(const float *a, int64_t lda, const float *b, int64_t ldb, int64
     for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; v++) sum[d][i][v] = d == 0 && from_out ? load_lanes(out + i * kPanel + v * kWidth) : Lanes{};
-  const float *ahead = b + kGemvPrefetchFloats;
+  const float *ahead = b + kGemvPrefetchRows * ldb;
   auto step = [&](int kk, int d) __attribute__((always_inline)) {
     __builtin_prefetch(ahead + kk * ldb, 0, 3);
     __builtin_prefetch(ahead + kk * ldb + 16, 0, 3);
@@ -273,6 +273,15 @@ struct Block {
   bool first, last;
 };
 
+// n floats, n < kTileColumns: a tail, in a few moves.
+SEALIFT_INLINE void copy_columns(float *to, const float *from, int64_t n) {
+  if (n >= kWidth) {
+    store_lanes(to, load_lanes(from));
+    to += kWidth, from += kWidth, n -= kWidth;
+  }
+  copy_elements<sizeof(float)>(to, from, n);
+}
+
 void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
   const int64_t rows = s.r1 - s.r0, tiles = divide_up(rows, kTileRows);
   const int64_t columns = g.n - s.p * kPanel < kPanel ? g.n - s.p * kPanel : kPanel;
@@ -306,6 +315,11 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
     const bool whole = left >= kTileColumns || left == kWidth;
     const int vectors = left > kWidth ? 2 : 1;
     const float *bias = g.bias ? g.bias + n0 : nullptr;
+    alignas(64) float own_bias[kTileColumns];
+    if (!whole && s.last) {
+      for (int j = 0; j < kTileColumns; j += kWidth) store_lanes(own_bias + j, Lanes{});
+      if (bias) copy_columns(own_bias, bias, left);
+    }
     t.b = s.b + strip * kTileColumns;
     for (int64_t tile = 0; tile < tiles; tile++) {
       const int64_t i = rows_of.start(tile), count = rows_of.start(tile + 1) - i;
@@ -320,16 +334,18 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
       } else { // a partial vector of columns: through a whole tile of our own
         alignas(64) float own[kTileRows * kTileColumns];
         if (!s.first)
-          for (int64_t r = 0; r < count; r++)
-            for (int64_t j = 0; j < kTileColumns; j++) own[r * kTileColumns + j] = j < left ? c[r * g.ldc + j] : 0.0f;
-        t.c = own, t.ldc = kTileColumns, t.flags = s.first ? 0 : kFromC;
+          for (int64_t r = 0; r < count; r++) copy_columns(own + r * kTileColumns, c + r * g.ldc, left);
+        t.c = own, t.ldc = kTileColumns, t.bias = own_bias;
+        t.flags = (flags & kFromC) | (s.last ? kAddBias : 0) | (s.last && g.activation == kActivationRelu ? kRelu : 0);
         kernel(t);
         if (s.last) {
-          finish(g, own, kTileColumns, c, count, left, bias, residual);
-        } else {
-          for (int64_t r = 0; r < count; r++)
-            for (int64_t j = 0; j < left; j++) c[r * g.ldc + j] = own[r * kTileColumns + j];
+          if (!simple) activate_any(g.activation, own, kTileColumns, own, kTileColumns, count, vectors * kWidth, nullptr);
+          if (residual)
+            for (int64_t r = 0; r < count; r++)
+              for (int64_t j = 0; j < left; j++) own[r * kTileColumns + j] += residual[r * g.ldr + j];
+          if (g.post_activation != kActivationNone) activate_any(g.post_activation, own, kTileColumns, own, kTileColumns, count, vectors * kWidth, nullptr);
         }
+        for (int64_t r = 0; r < count; r++) copy_columns(c + r * g.ldc, own + r * kTileColumns, left);
       }
       t.prefetch += prefetch_tile_bytes;
     }
@@ -455,7 +471,10 @@ void gemm_f32(sealift_frame *frame, const GemmF32 &gemm) {
     if (gemm.m <= 0 || gemm.n <= 0) return;
     const Operands operands{gemm.a, gemm.b, gemm.residual, gemm.c, 0};
     if (gemm.b_layout == kBPanel32 && gemm.k <= kBlockDepth && gemm.m <= kBlockRows && !gemm.epilogue && !takes_gemv(gemm)) { // one block a panel
-      Block s{0, gemm.m, 0, 0, gemm.k, gemm.a, gemm.lda, gemm.b, nullptr, true, true};
+      Block s; // field by field: the compiler clears an initialised one with a slow string instruction first
+      s.r0 = 0, s.r1 = gemm.m, s.p = 0, s.k0 = 0, s.depth = gemm.k;
+      s.a = gemm.a, s.lda = gemm.lda, s.b = gemm.b, s.next = nullptr;
+      s.first = s.last = true;
       for (; s.p * kPanel < gemm.n; s.p++, s.b += gemm.k * kPanel) multiply_block(gemm, operands, s);
     } else {
       member_rectangle(gemm, operands, 0, gemm.m, 0, divide_up(gemm.n, kPanel), frame->scratch);
