@@ -22,14 +22,14 @@ double now_ns() {
 /* An array of `count`, on the stack if it is small. */
 template <class T>
 class Few {
-public:
+ public:
   explicit Few(size_t count) : data_(count <= kFew ? few_ : nullptr) {
     if (!data_) data_ = (many_ = std::make_unique<T[]>(count)).get();
   }
   T &operator[](size_t i) { return data_[i]; }
   T *data() { return data_; }
 
-private:
+ private:
   T few_[kFew];
   std::unique_ptr<T[]> many_;
   T *data_;
@@ -37,7 +37,7 @@ private:
 
 /* References to objects, dropped at the end. */
 class Objects {
-public:
+ public:
   explicit Objects(size_t count) : items_(count), count_(count) {
     for (size_t i = 0; i < count; i++) items_[i] = nullptr;
   }
@@ -51,7 +51,7 @@ public:
     return item;
   }
 
-private:
+ private:
   Few<PyObject *> items_;
   size_t count_;
 };
@@ -88,7 +88,7 @@ bool flatten(Model &model, PyObject *self, PyObject *args, PyObject *kwargs, Few
 
 /* A context for one run, given back at the end. */
 class Lease {
-public:
+ public:
   Lease(Model &model, sealift_context *own) : model_(model), own_(own) {}
   ~Lease() {
     if (handle && !own_) model_.idle.push_back(handle);
@@ -118,7 +118,7 @@ public:
   }
   sealift_context *handle = nullptr;
 
-private:
+ private:
   Model &model_;
   sealift_context *own_;
   bool locked_ = false;
@@ -178,7 +178,7 @@ bool spread_out(Model &model, PyObject *out, Objects &results) {
   return raise_code("E-INPUT-001", message);
 }
 
-} // namespace
+}  // namespace
 
 PyObject *call_model(Model &model, PyObject *self, sealift_context *context, PyObject *args, PyObject *kwargs) {
   static PyObject *out_name = PyUnicode_InternFromString("out");

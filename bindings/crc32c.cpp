@@ -88,7 +88,7 @@ __attribute__((target("sse4.2"))) uint32_t hardware(const uint8_t *data, size_t 
 
 #endif
 
-} // namespace
+}  // namespace
 
 uint32_t crc32c(const void *data, size_t bytes, uint32_t crc) {
   const uint8_t *at = static_cast<const uint8_t *>(data);

@@ -24,7 +24,10 @@ struct OutputPlan {
   std::vector<SizeSource> shape;
 };
 
-enum class Structure { kSingle, kTuple, kList, kOther }; /* of the outputs; kOther is built in Python, as nested inputs are */
+enum class Structure { kSingle,
+                       kTuple,
+                       kList,
+                       kOther }; /* of the outputs; kOther is built in Python, as nested inputs are */
 
 struct Model {
   sealift_model *handle = nullptr;

@@ -135,7 +135,7 @@ PyType_Slot *call_slots() {
   return slots;
 }
 
-} // namespace
+}  // namespace
 
 Model::Model(const char *path, const char *name, int num_threads, int isa, int verify) {
   sealift_open_options options;
@@ -216,8 +216,7 @@ NB_MODULE(_runtime, m) {
         char message[1024];
         const sealift_status status = sealift_context_create(model.handle, &context, message, sizeof message);
         if (status != SEALIFT_OK) raise(status, message);
-        return new Context(&model, self.ptr(), context);
-      }, nb::rv_policy::take_ownership);
+        return new Context(&model, self.ptr(), context); }, nb::rv_policy::take_ownership);
 
   nb::class_<Context>(m, "Context", nb::type_slots(call_slots<context_call>()))
       .def("reset",
@@ -231,11 +230,9 @@ NB_MODULE(_runtime, m) {
         char message[1024];
         const sealift_status status = sealift_context_clone(self.handle, &copy, message, sizeof message);
         if (status != SEALIFT_OK) raise(status, message);
-        return new Context(self.model, self.owner, copy);
-      }, nb::rv_policy::take_ownership);
+        return new Context(self.model, self.owner, copy); }, nb::rv_policy::take_ownership);
 
-  m.def("crc32c",
-        [](nb::handle data, uint32_t crc) {
+  m.def("crc32c", [](nb::handle data, uint32_t crc) {
           Py_buffer view;
           if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_SIMPLE) < 0) throw nb::python_error();
           {
@@ -243,9 +240,7 @@ NB_MODULE(_runtime, m) {
             crc = crc32c(view.buf, static_cast<size_t>(view.len), crc);
           }
           PyBuffer_Release(&view);
-          return crc;
-        },
-        nb::arg("data"), nb::arg("crc") = 0);
+          return crc; }, nb::arg("data"), nb::arg("crc") = 0);
   m.def("machine_isas", [] { return sealift_machine_isas(); });
   m.def("version", [] { return sealift_version(); });
 }

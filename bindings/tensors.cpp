@@ -27,10 +27,21 @@ struct NumpyType {
 };
 
 constexpr NumpyType kNumpyTypes[] = {
-    {NPY_FLOAT, {kDLFloat, 32, 1}}, {NPY_DOUBLE, {kDLFloat, 64, 1}}, {NPY_INT, {kDLInt, 32, 1}},    {NPY_LONG, {kDLInt, 64, 1}},
-    {NPY_BOOL, {kDLBool, 8, 1}},    {NPY_HALF, {kDLFloat, 16, 1}},   {NPY_BYTE, {kDLInt, 8, 1}},    {NPY_SHORT, {kDLInt, 16, 1}},
-    {NPY_UBYTE, {kDLUInt, 8, 1}},   {NPY_CFLOAT, {kDLComplex, 64, 1}}, {NPY_LONGLONG, {kDLInt, 64, 1}}, {NPY_USHORT, {kDLUInt, 16, 1}},
-    {NPY_UINT, {kDLUInt, 32, 1}},   {NPY_ULONG, {kDLUInt, 64, 1}},   {NPY_CDOUBLE, {kDLComplex, 128, 1}},
+    {NPY_FLOAT, {kDLFloat, 32, 1}},
+    {NPY_DOUBLE, {kDLFloat, 64, 1}},
+    {NPY_INT, {kDLInt, 32, 1}},
+    {NPY_LONG, {kDLInt, 64, 1}},
+    {NPY_BOOL, {kDLBool, 8, 1}},
+    {NPY_HALF, {kDLFloat, 16, 1}},
+    {NPY_BYTE, {kDLInt, 8, 1}},
+    {NPY_SHORT, {kDLInt, 16, 1}},
+    {NPY_UBYTE, {kDLUInt, 8, 1}},
+    {NPY_CFLOAT, {kDLComplex, 64, 1}},
+    {NPY_LONGLONG, {kDLInt, 64, 1}},
+    {NPY_USHORT, {kDLUInt, 16, 1}},
+    {NPY_UINT, {kDLUInt, 32, 1}},
+    {NPY_ULONG, {kDLUInt, 64, 1}},
+    {NPY_CDOUBLE, {kDLComplex, 128, 1}},
 };
 
 bool same(DLDataType a, DLDataType b) { return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes; }
@@ -161,7 +172,7 @@ const DLPackExchangeAPI *find_exchange(PyTypeObject *type) {
   return api;
 }
 
-} // namespace
+}  // namespace
 
 Kind kind_of(PyObject *object, const DLPackExchangeAPI **api) {
   *api = nullptr;

@@ -5,14 +5,16 @@
 
 #include "sealift.h"
 
-enum class Kind { kNumpy, kExchange, kDlpack };
+enum class Kind { kNumpy,
+                  kExchange,
+                  kDlpack };
 
 /* One tensor of a call. `tensor.shape` and `.strides` point into the Python object or into this struct: it must not move. */
 struct Borrowed {
   DLTensor tensor;
   int64_t strides[16];
-  PyObject *owner = nullptr;                    /* a reference to drop after the run, or NULL */
-  DLManagedTensorVersioned *managed = nullptr;  /* likewise */
+  PyObject *owner = nullptr;                   /* a reference to drop after the run, or NULL */
+  DLManagedTensorVersioned *managed = nullptr; /* likewise */
   DLManagedTensor *legacy = nullptr;
 
   Borrowed() = default;

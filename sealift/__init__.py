@@ -17,13 +17,14 @@ from sealift.diag.errors import CompileError, InternalError, SealiftError
 from sealift.version import VERSION
 
 if TYPE_CHECKING:
+    cmake_prefix_path: str
     from sealift.check_package import check
     from sealift.load import Context, Model, load
     from sealift.options import Options
     from sealift.pipeline import compile
 
 __version__ = VERSION
-__all__ = ["CompileError", "Context", "InternalError", "Model", "Options", "SealiftError", "check", "compile", "load"]
+__all__ = ["CompileError", "Context", "InternalError", "Model", "Options", "SealiftError", "check", "cmake_prefix_path", "compile", "load"]
 
 _HOMES = {
     "Context": "sealift.load",
@@ -45,6 +46,14 @@ class _Package(ModuleType):
     @load.setter
     def load(self, module: ModuleType) -> None:
         pass
+
+    @property
+    def cmake_prefix_path(self) -> str:
+        """For CMake: -DCMAKE_PREFIX_PATH=<this>, then find_package(Sealift)."""
+        import pathlib
+
+        places = [pathlib.Path(p) for p in self.__path__]
+        return next((str(p) for p in places if (p / "lib/cmake/Sealift").is_dir()), "")
 
 
 sys.modules[__name__].__class__ = _Package

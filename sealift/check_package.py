@@ -5,6 +5,7 @@ booleans are exact. Where the program cannot run in float64 (it names float32 it
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -98,7 +99,7 @@ def _in_double(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     except TypeError:  # an older torch
         module = program.module()
     try:
-        return module.double()(*_copied(args, torch.float64), **_copied(kwargs, torch.float64))
+        return copy.deepcopy(module).double()(*_copied(args, torch.float64), **_copied(kwargs, torch.float64))
     except Exception as error:  # dtypes written into the program: anything may come of it
         _LOG.info("the program does not run in float64 (%s); comparing with eager", error)
         return None

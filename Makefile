@@ -1,0 +1,78 @@
+# One command each; `make help` lists them. `make demo` and `make test` do all the set-up: Python 3.10 or newer, g++ and cmake are enough.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+PY := $(VENV)/bin/python
+JOBS ?= 2
+export TRANSFORMERS_VERBOSITY := error
+export HF_HUB_OFFLINE := 1
+export HOME ?= $(CURDIR)/build/home
+
+NATIVE := $(shell find CMakeLists.txt pyproject.toml contracts runtime kernels bindings docs/errors -type f -not -path '*/tests/*' 2>/dev/null)
+CXX_FILES := $(shell find runtime bindings contracts/sealift.h contracts/sealift_model.h \( -name '*.cpp' -o -name '*.h' -o -name '*.hpp' \) 2>/dev/null)
+TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help dev demo test check format golden bench wheel sanitize compat clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.requirements: requirements-dev.txt
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+$(VENV)/.native: $(VENV)/.requirements $(NATIVE)
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+dev: $(VENV)/.native ## set up .venv and build the native parts; after that, edit Python files and run
+
+demo: dev ## the main job, with its figures
+	$(PY) examples/demo.py
+
+test: dev ## every test
+	$(PY) -m pytest -q -n $(JOBS) tests
+
+check: dev ## format, lint, types, cheap C++ checks
+	ruff check .
+	ruff format --check sealift tests examples benchmarks
+	mypy
+	clang-format --dry-run --Werror $(CXX_FILES)
+	clang-tidy --quiet -p build/tidy $(TIDY_FILES) -- -std=c++17 -Icontracts -Iruntime/src -Iruntime/include \
+	  -I$$($(PY) -m nanobind --include_dir) -I$$($(PY) -c 'import numpy; print(numpy.get_include())') \
+	  -I$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("include"))') -DSEALIFT_VERSION_TEXT='""' 2>&1 | grep -v ' warnings generated' || test $${PIPESTATUS[0]} -eq 0
+
+format: dev ## format every file
+	ruff format sealift tests examples benchmarks
+	ruff check --fix .
+	clang-format -i $(CXX_FILES)
+
+golden: dev ## accept the printed IR and C++ of the expect tests; review the difference before you commit it
+	EXPECTTEST_ACCEPT=1 SEALIFT_ACCEPT=1 $(PY) -m pytest -q tests -k "expect or golden"
+
+bench: dev ## measure beside AOTInductor in one run and write docs/performance.md (about half an hour)
+	$(PY) benchmarks/bench.py --write docs/performance.md
+
+wheel: $(VENV)/.requirements ## dist/sealift-*.whl
+	$(PY) -m build --wheel --no-isolation --outdir dist .
+	@ls -l dist
+
+sanitize: $(VENV)/.requirements ## the runtime's tests under the thread, address and undefined-behaviour sanitizers
+	for sanitizer in thread address,undefined; do \
+	  cmake -S runtime -B build/sanitize-$${sanitizer%%,*} -DSEALIFT_SANITIZE=$$sanitizer -DSEALIFT_RUNTIME_TESTS=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo && \
+	  cmake --build build/sanitize-$${sanitizer%%,*} -j $(JOBS) && \
+	  ctest --test-dir build/sanitize-$${sanitizer%%,*} --output-on-failure || exit 1; \
+	done
+
+compat: $(VENV)/.requirements ## the front end and the loaders against other torch versions
+	for version in 2.11.0 2.12.0; do \
+	  $(PYTHON) -m venv build/compat-$$version && \
+	  build/compat-$$version/bin/python -m pip install --quiet torch==$$version $$(grep -v '^torch==' requirements-dev.txt | grep -v '^#') && \
+	  build/compat-$$version/bin/python -m pip install --quiet --no-build-isolation --no-deps . && \
+	  (cd build && compat-$$version/bin/python -m pytest -q --rootdir .. ../tests/load ../tests/aoti ../tests/cli -k "not signatures") || exit 1; \
+	done
+
+clean: ## remove what was built; .venv stays
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache
