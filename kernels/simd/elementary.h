@@ -1,6 +1,6 @@
 // Elementary functions on vectors. ACCURACY.md has the largest errors found; coefficients come from fit.py.
 //
-// For Vec<float>: the functions that models spend time in are polynomials here, with at most 2 ULP of error over the whole
+// For Vec<float>: the functions that models spend time in are polynomials here, with at most 2 ULP of error (gelu and silu: ACCURACY.md) over the whole
 // range, subnormals included; the others go lane by lane through libm's double functions, so they are correctly rounded
 // but for rare ties. For Vec<double>: libm lane by lane. sqrt, floor, ceil, trunc and round are in vec.h.
 //

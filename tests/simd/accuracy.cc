@@ -46,7 +46,7 @@ const Row kRows[] = {
 #define ROW2(f, reference, limit) {#f, [](V v) { return f(v); }, [](double x) -> double { return reference; }, limit},
     ROW(exp, 1.05) ROW(exp2, 1.1) ROW(expm1, 1.1) ROW(log, 0.9) ROW(log2, 1.9) ROW(log10, 1.8) ROW(log1p, 1.5) ROW(tanh, 1.5)
     ROW2(sigmoid, sigmoid_d(x), 2) ROW(erf, 1.1) ROW(erfc, 0.51) ROW(sin, 1.4) ROW(cos, 1.4)
-    ROW2(gelu_erf, gelu_erf_d(x), 6.5) ROW2(gelu_tanh, gelu_tanh_d(x), 4) ROW2(silu, silu_d(x), 2.6)
+    ROW2(gelu_erf, gelu_erf_d(x), 6.5) ROW2(gelu_tanh, gelu_tanh_d(x), 4) ROW2(silu, silu_d(x), 3)
     ROW(tan, 0.51) ROW(asin, 0.51) ROW(acos, 0.51) ROW(atan, 0.51) ROW(sinh, 0.51) ROW(cosh, 0.51) ROW(asinh, 0.51) ROW(acosh, 0.51) ROW(atanh, 0.51)
     ROW2(rsqrt, 1 / ::sqrt(x), 1.55) ROW(sqrt, 0.51) ROW(floor, 0) ROW(ceil, 0) ROW(trunc, 0) ROW2(round, ::rint(x), 0)
 };
