@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,11 @@ from sealift.backends.cpp.kernel import KernelSource, WeightUse, emit_kernels
 from sealift.backends.cpp.model import ModelSource, StoredWeight, emit_sources
 from sealift.build.resources import find_resources
 from sealift.build.toolchain import build_library, find_toolchain
+from sealift.diag.steps import Steps
 from sealift.ir.graph.types import Graph
+from sealift.ir.graph.verify import verify as verify_graph
 from sealift.ir.loop.types import Loops
+from sealift.ir.loop.verify import verify as verify_loops
 from sealift.ops import OPS
 from sealift.options import Options
 from sealift.package.write import PackagedModel, write_package
@@ -73,38 +76,65 @@ def compile(
     for model_name, program in programs.items():
         if not hasattr(program, "graph_signature"):
             program = export_module(program, args or (), kwargs, dynamic_shapes)
-        compiled = compile_graph(from_export(program, model_name, OPS), options)
-        packaged.append(_packaged(compiled))
+        steps = new_steps(options if len(programs) == 1 else replace(options, dump_dir=_below(options.dump_dir, model_name)))
+        imported = from_export(program, model_name, OPS)
+        steps.check("import", imported.graph)
+        steps.dump("import", imported.graph)
+        packaged.append(_packaged(compile_graph(imported, options, steps)))
     return write_package(path, packaged, dict(options.metadata), dict(options.extra_files), {"compiler": f"sealift {VERSION}"})
 
 
-def compile_graph(imported: Imported, options: Options = Options()) -> Compiled:
+def compile_graph(imported: Imported, options: Options = Options(), steps: Steps | None = None) -> Compiled:
     """The pipeline: graph -> loops -> fused loops -> memory plan -> C++ -> library."""
+    s = steps if steps is not None else new_steps(options)
     isas = [BY_NAME[i] for i in options.isas]
-    graph = imported.graph
-    loops = lower_to_loops(graph)
-    loops = simplify_expressions(inline_producers(simplify_expressions(drop_empty(loops))))
-    loops = inline_producers(narrow_broadcasts(loops))
-    loops = fuse_epilogues(loops, activation_templates(OPS))
-    loops = name_kernels(group_rows(loops))
-    plan = plan_memory(loops)
-    kernels = emit_kernels(loops, plan)
-    weights, arrays = _store_weights(imported, kernels)
     toolchain = find_toolchain(options.jobs, options.debug_symbols, options.cache_dir)
-    source = emit_sources(graph, loops, kernels, plan, weights, isas, f"sealift {VERSION}, {toolchain.version}")
-    library = build_library(source.common, source.per_isa, source.headers, isas, toolchain, find_resources())
+    graph = imported.graph
+    loops = optimize(s("lower", lower_to_loops, graph), s)
+    plan = s("plan", plan_memory, loops)
+    kernels = s("kernels", emit_kernels, loops, plan)
+    weights, arrays = s("pack", _store_weights, imported, kernels)
+    source = s("emit", emit_sources, graph, loops, kernels, plan, weights, isas, f"sealift {VERSION}, {toolchain.version}")
+    library = s("build", build_library, source, isas, toolchain, find_resources())
+    s.check_names()
     return Compiled(imported, graph, loops, plan, source, library, weights, arrays)
+
+
+def optimize(loops: Loops, s: Steps) -> Loops:
+    """The loop passes, in order: first what inlining feeds on, then what it leaves to kernels."""
+    loops = s("drop-empty", drop_empty, loops)
+    loops = s("simplify", simplify_expressions, loops)
+    loops = s("inline", inline_producers, loops)
+    loops = s("simplify-inlined", simplify_expressions, loops)
+    loops = s("narrow", narrow_broadcasts, loops)
+    loops = s("inline-narrowed", inline_producers, loops)
+    loops = s("epilogues", fuse_epilogues, loops, activation_templates(OPS))
+    loops = s("rows", group_rows, loops)
+    return s("names", name_kernels, loops)
+
+
+def _below(directory: Path | None, name: str) -> Path | None:
+    return None if directory is None else directory / name
+
+
+def new_steps(options: Options) -> Steps:
+    """Steps that verify both IRs and dump every form a model takes."""
+    verify: dict[type, Any] = {Graph: verify_graph, Loops: verify_loops}
+    text: dict[type, tuple[str, Any]] = {Graph: ("graph", str), Loops: ("loops", str), MemoryPlan: ("plan", str), ModelSource: ("cpp", str)}
+    return Steps(options, verify, text)
 
 
 def _store_weights(imported: Imported, kernels: KernelSource) -> tuple[tuple[StoredWeight, ...], tuple[NDArray[Any], ...]]:
     """One stored array for each layout a constant is read in, in the order that the kernels number them."""
-    position = {c.value.name: i for i, c in enumerate(imported.graph.constants)}
+    graph = imported.graph
+    fqns = [c.fqn for c in graph.constants] + [state.fqn for state in graph.states]
+    position = {name: i for i, name in enumerate([*(c.value.name for c in graph.constants), *(state.value.name for state in graph.states)])}
     stored: list[StoredWeight] = []
     arrays: list[NDArray[Any]] = []
     offset = 0
-    for use in kernels.weights:
+    for use in [*kernels.weights, *(WeightUse(state.value.name, 0) for state in graph.states)]:
         constant = position[use.buffer]
-        array = pack(imported.weights[imported.graph.constants[constant].fqn].array, use.layout)
+        array = pack(imported.weights[fqns[constant]].array, use.layout)
         stored.append(StoredWeight(constant, use.layout, offset, array.nbytes))
         arrays.append(array)
         offset += padded_size(array.nbytes)

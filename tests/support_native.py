@@ -13,20 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from sealift import pipeline
 from sealift.backends.cpp.kernel import KernelSource, emit_kernels, size_names
 from sealift.build.resources import find_resources
 from sealift.build.toolchain import Toolchain, find_toolchain
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Buffer
 from sealift.ir.loop.types import Loops
-from sealift.ops import OPS
-from sealift.passes.drop_empty import drop_empty
-from sealift.passes.fuse_epilogues import activation_templates, fuse_epilogues
-from sealift.passes.group_rows import group_rows
-from sealift.passes.inline_producers import inline_producers
-from sealift.passes.narrow_broadcasts import narrow_broadcasts
+from sealift.options import Options
 from sealift.passes.pack_weights import pack
-from sealift.passes.simplify_expressions import simplify_expressions
 from sealift.plan.memory import MemoryPlan, plan_memory
 from sealift.targets.isa import AVX2, BASELINE, Isa
 
@@ -49,10 +44,8 @@ class Frame(ctypes.Structure):
 
 
 def optimize(loops: Loops) -> Loops:
-    """The loop passes, as the pipeline runs them."""
-    loops = simplify_expressions(inline_producers(simplify_expressions(drop_empty(loops))))
-    loops = inline_producers(narrow_broadcasts(loops))
-    return group_rows(fuse_epilogues(loops, activation_templates(OPS)))
+    """The loop passes, as the pipeline runs them, verified after each."""
+    return pipeline.optimize(loops, pipeline.new_steps(Options()))
 
 
 def host_isa() -> Isa:

@@ -8,14 +8,13 @@ from pathlib import Path
 
 from sealift.diag.errors import CompileError
 
-ARCHIVES = ("libsealift_kernels.a", "libsealift_aoti.a")
-
 
 @dataclass(frozen=True)
 class Resources:
     include_dirs: tuple[Path, ...]
     kernels_archive: Path
     aoti_archive: Path | None
+    export_map: Path | None  # the linker's version script: what a model library exports
 
 
 @lru_cache(maxsize=1)
@@ -27,7 +26,9 @@ def find_resources() -> Resources:
     for directory in _library_dirs(package, checkout):
         kernels = _find(directory, "libsealift_kernels.a")
         if kernels is not None:
-            return Resources(include, kernels, _find(directory, "libsealift_aoti.a"))
+            aoti = _find(directory, "libsealift_aoti.a")
+            export_map = _find(directory, "model_library.map") or _find(checkout / "runtime" / "aoti", "model_library.map")
+            return Resources(include, kernels, aoti, export_map)
     raise CompileError(
         "the kernel archive libsealift_kernels.a is missing, so models cannot be compiled",
         code="E-TOOL-002",
@@ -43,4 +44,6 @@ def _library_dirs(package: Path, checkout: Path) -> list[Path]:
 
 
 def _find(directory: Path, name: str) -> Path | None:
-    return next(iter(sorted(directory.glob(f"**/{name}"))), None) if directory.is_dir() else None
+    """The newest file of that name below the directory: a checkout may hold several builds."""
+    found = list(directory.glob(f"**/{name}")) if directory.is_dir() else []
+    return max(found, key=lambda path: path.stat().st_mtime) if found else None

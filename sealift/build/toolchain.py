@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from sealift.build.resources import Resources
 from sealift.diag.errors import CompileError, InternalError
@@ -113,20 +114,29 @@ class Unit:
         return f"{self.isa.name}_{self.source.removesuffix('.cpp')}.o"
 
 
+class Sources(Protocol):
+    """common: file name -> text, compiled once. per_isa: compiled for each instruction set. headers: for both."""
+
+    @property
+    def common(self) -> Mapping[str, str]: ...
+    @property
+    def per_isa(self) -> Mapping[str, str]: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+
 def build_library(
-    common: Mapping[str, str],
-    per_isa: Mapping[str, str],
-    headers: Mapping[str, str],
+    source: Sources,
     isas: Sequence[Isa],
     toolchain: Toolchain,
     resources: Resources,
 ) -> bytes:
     """Compiles every unit and links them with the kernel families: the bytes of a shared library that needs libc and libm only."""
-    units = [Unit(name, text, isa) for isa in isas for name, text in per_isa.items()]
-    units += [Unit(name, text, BASELINE) for name, text in common.items()]
-    salt = hashlib.sha256("\0".join([toolchain.version, *toolchain.flags, _headers_digest(resources), *headers.values()]).encode()).hexdigest()
+    units = [Unit(name, text, isa) for isa in isas for name, text in source.per_isa.items()]
+    units += [Unit(name, text, BASELINE) for name, text in source.common.items()]
+    salt = hashlib.sha256("\0".join([toolchain.version, *toolchain.flags, _headers_digest(resources), *source.headers.values()]).encode()).hexdigest()
     with _workspace() as directory:
-        for name, text in headers.items():
+        for name, text in source.headers.items():
             (directory / name).write_text(text)
         units.sort(key=lambda u: -len(u.text))  # the longest first, so that no core waits for it alone
         with ThreadPoolExecutor(max_workers=toolchain.jobs) as pool:
@@ -161,10 +171,11 @@ def _compile_unit(unit: Unit, directory: Path, toolchain: Toolchain, resources: 
 
 def _link(objects: Sequence[str], directory: Path, toolchain: Toolchain, resources: Resources) -> bytes:
     archives = ["-Wl,--whole-archive", str(resources.aoti_archive), "-Wl,--no-whole-archive"] if resources.aoti_archive is not None else []
+    exports = [f"-Wl,--version-script={resources.export_map}"] if resources.export_map is not None else []
     strip = [] if toolchain.debug_symbols else ["-s"]
     # -nodefaultlibs: the driver is g++'s, but libstdc++ must not be among the libraries needed.
     command = [
-        toolchain.compiler, *_LINK_FLAGS, *strip, "-nodefaultlibs", *objects, *archives, str(resources.kernels_archive), "-lm", "-lc", "-lgcc", "-o", "model.so",
+        toolchain.compiler, *_LINK_FLAGS, *exports, *strip, "-nodefaultlibs", *objects, *archives, str(resources.kernels_archive), "-lm", "-lc", "-lgcc", "-o", "model.so",
     ]  # fmt: skip
     _run(command, directory, "linking the model library")
     return (directory / "model.so").read_bytes()

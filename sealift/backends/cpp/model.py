@@ -133,6 +133,13 @@ def _model_unit(graph: Graph, loops: Loops, kernels: KernelSource, plan: MemoryP
         parts.append(_array("int64_t", f"constant{i}_shape", shape or ["0"]))
         kind = {"parameter": 0, "buffer": 1, "tensor": 2}[c.kind]
         constants.append(f"{{{_c_string(identifier(c.value.name))}, {_c_string(c.fqn)}, {c.value.type.dtype.number}, {len(shape)}, constant{i}_shape, {kind}}}")
+    states: list[str] = []
+    for i, state in enumerate(graph.states):
+        shape = [str(d.value) for d in state.value.type.shape]
+        parts.append(_array("int64_t", f"state{i}_shape", shape or ["0"]))
+        name, fqn, dtype = _c_string(identifier(state.value.name)), _c_string(state.fqn), state.value.type.dtype.number
+        constants.append(f"{{{name}, {fqn}, {dtype}, {len(shape)}, state{i}_shape, 1}}")
+        states.append(f"{{{name}, {fqn}, {dtype}, {len(shape)}, state{i}_shape, {len(weights) - len(graph.states) + i}}}")
     weight_specs = [f"{{{w.constant}, {w.layout}, {w.offset_bytes}, {w.size_bytes}}}" for w in weights]
     kernel_specs = [
         f"{{{i}, {_c_string(f'k{i}_{k.name}')}, {_c_string(', '.join(k.ops))}, {_c_string(str(k.loc))}}}" for i, k in enumerate(loops.kernels)
@@ -148,6 +155,7 @@ def _model_unit(graph: Graph, loops: Loops, kernels: KernelSource, plan: MemoryP
     tables = {
         "sealift_tensor_spec inputs": input_specs, "sealift_tensor_spec outputs": output_specs, "sealift_symbol_spec symbols": symbols,
         "sealift_constant_spec constants": constants, "sealift_weight_spec weights": weight_specs, "sealift_kernel_spec kernels": kernel_specs,
+        "sealift_state_spec states": states,
     }  # fmt: skip
     for head, rows in tables.items():
         if rows:
@@ -160,7 +168,7 @@ def _model_unit(graph: Graph, loops: Loops, kernels: KernelSource, plan: MemoryP
     runs = {isa.number: f"{isa.namespace}::{run}" for isa in isas}
     declarations = "\n".join(f"namespace {isa.namespace} {{\nint32_t {run}(sealift_frame *frame);\n}}" for isa in isas)
     weights_bytes = max((w.offset_bytes + w.size_bytes for w in weights), default=0)
-    counts = [len(input_specs), len(output_specs), len(symbols), len(sizes.slots) + 2, len(constants), len(weight_specs), 0, len(kernel_specs)]
+    counts = [len(input_specs), len(output_specs), len(symbols), len(sizes.slots) + 2, len(constants), len(weight_specs), len(states), len(kernel_specs)]
     heads = list(tables)
     body = "\n".join(p for p in parts if p)
     return f"""// {graph.name}: what the library says about itself.
@@ -185,7 +193,7 @@ const sealift_model_api api = {{
   SEALIFT_MODEL_ABI_VERSION, sizeof(sealift_model_api),
   {_c_string(graph.name)}, {_c_string(compiler)},
   {', '.join(map(str, counts))},  // inputs, outputs, symbols, sizes, constants, weights, states, kernels
-  {table(heads[0])}, {table(heads[1])}, {table(heads[2])}, {table(heads[3])}, {table(heads[4])}, nullptr, {table(heads[5])},
+  {table(heads[0])}, {table(heads[1])}, {table(heads[2])}, {table(heads[3])}, {table(heads[4])}, {table(heads[6])}, {table(heads[5])},
   {_c_string(graph.in_spec)},
   {_c_string(graph.out_spec)},
   {weights_bytes}u, {arena_slot}, {scratch_slot}, {sum(1 << isa.number for isa in isas)}u,
