@@ -20,6 +20,7 @@ from sealift.ir.loop.verify import verify as verify_loops
 from sealift.ops import OPS
 from sealift.options import Options
 from sealift.package.write import PackagedModel, write_package
+from sealift.passes.attach_epilogues import attach_epilogues
 from sealift.passes.drop_empty import drop_empty
 from sealift.passes.fuse_epilogues import activation_templates, fuse_epilogues
 from sealift.passes.group_rows import group_rows
@@ -109,6 +110,7 @@ def optimize(loops: Loops, s: Steps) -> Loops:
     loops = s("narrow", narrow_broadcasts, loops)
     loops = s("inline-narrowed", inline_producers, loops)
     loops = s("epilogues", fuse_epilogues, loops, activation_templates(OPS))
+    loops = s("attach", attach_epilogues, loops)
     loops = s("rows", group_rows, loops)
     return s("names", name_kernels, loops)
 
@@ -145,12 +147,19 @@ def _packaged(compiled: Compiled) -> PackagedModel:
     graph, loops = compiled.graph, compiled.loops
     manifest = {
         "inputs": [{"name": v.name, "dtype": str(v.type.dtype), "shape": [str(d) for d in v.type.shape]} for v in graph.inputs],
-        "outputs": [None if v is None else {"name": n, "dtype": str(v.type.dtype), "shape": [str(d) for d in v.type.shape]} for n, v in zip(graph.output_names, graph.outputs)],
+        "outputs": [
+            None if v is None else {"name": n, "dtype": str(v.type.dtype), "shape": [str(d) for d in v.type.shape]}
+            for n, v in zip(graph.output_names, graph.outputs)
+        ],
         "sizes": {s.name: [s.lo, s.hi if isinstance(s.hi, int) else s.hi.upper] for s in graph.sizes},
-        "constants": [{"fqn": c.fqn, "kind": c.kind, "dtype": str(c.value.type.dtype), "shape": [d.value for d in c.value.type.shape]} for c in graph.constants],
-        "kernels": [{"id": i, "name": f"k{i}_{k.name}", "ops": list(k.ops), "origin": [str(p) for p in k.loc.places]} for i, k in enumerate(loops.kernels)],
+        "constants": [
+            {"fqn": c.fqn, "kind": c.kind, "dtype": str(c.value.type.dtype), "shape": [d.value for d in c.value.type.shape]} for c in graph.constants
+        ],
+        "kernels": [
+            {"id": i, "name": f"k{i}_{k.name}", "ops": list(k.ops), "origin": [str(p) for p in k.loc.places]} for i, k in enumerate(loops.kernels)
+        ],
     }
-    pieces = [(w.offset_bytes, memoryview(a).cast("B")) for w, a in zip(compiled.weights, compiled.arrays) if a.nbytes]
+    pieces = [(w.offset_bytes, memoryview(a.data).cast("B")) for w, a in zip(compiled.weights, compiled.arrays) if a.nbytes]
     return PackagedModel(graph.name, compiled.library, pieces, manifest)
 
 

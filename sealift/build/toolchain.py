@@ -25,7 +25,16 @@ _FLAGS = (
     "-fno-asynchronous-unwind-tables", "-fno-semantic-interposition", "-ffunction-sections", "-fno-ident", "-Wall", "-Wno-psabi",
     "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unused-but-set-variable",
 )  # fmt: skip
-_LINK_FLAGS = ("-shared", "-static-libgcc", "-Wl,--gc-sections", "-Wl,--as-needed", "-Wl,-z,noexecstack", "-Wl,-z,relro", "-Wl,--build-id=none", "-Wl,--no-undefined")
+_LINK_FLAGS = (
+    "-shared",
+    "-static-libgcc",
+    "-Wl,--gc-sections",
+    "-Wl,--as-needed",
+    "-Wl,-z,noexecstack",
+    "-Wl,-z,relro",
+    "-Wl,--build-id=none",
+    "-Wl,--no-undefined",
+)
 
 
 @dataclass(frozen=True)
@@ -174,9 +183,8 @@ def _link(objects: Sequence[str], directory: Path, toolchain: Toolchain, resourc
     exports = [f"-Wl,--version-script={resources.export_map}"] if resources.export_map is not None else []
     strip = [] if toolchain.debug_symbols else ["-s"]
     # -nodefaultlibs: the driver is g++'s, but libstdc++ must not be among the libraries needed.
-    command = [
-        toolchain.compiler, *_LINK_FLAGS, *exports, *strip, "-nodefaultlibs", *objects, *archives, str(resources.kernels_archive), "-lm", "-lc", "-lgcc", "-o", "model.so",
-    ]  # fmt: skip
+    libraries = [*archives, str(resources.kernels_archive), "-lm", "-lc", "-lgcc"]
+    command = [toolchain.compiler, *_LINK_FLAGS, *exports, *strip, "-nodefaultlibs", *objects, *libraries, "-o", "model.so"]
     _run(command, directory, "linking the model library")
     return (directory / "model.so").read_bytes()
 
@@ -186,7 +194,9 @@ def _run(command: Sequence[str], directory: Path, what: str) -> None:
     if done.returncode == 0:
         return
     if "No space left" in done.stderr:
-        raise CompileError(f"{what}: no space left on the device of {tempfile.gettempdir()}", code="E-FILE-002", help="free space there or set TMPDIR")
+        raise CompileError(
+            f"{what}: no space left on the device of {tempfile.gettempdir()}", code="E-FILE-002", help="free space there or set TMPDIR"
+        )
     raise InternalError(f"{what} failed (exit {done.returncode}); this is a bug in sealift.\n  command: {' '.join(command)}\n{done.stderr[:4000]}")
 
 

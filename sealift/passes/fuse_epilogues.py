@@ -10,12 +10,12 @@ from sealift.diag.loc import union
 from sealift.ir.dtype import DType
 from sealift.ir.graph.types import OpDef
 from sealift.ir.loop.expr import Buffer, Expr, Load, Op
+from sealift.ir.loop.operands import accepts, is_identity
 from sealift.ir.loop.prim import Prim
 from sealift.ir.loop.rewrite import stage_loads
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, Operand
 from sealift.ops.lang import Builder, Tensor
 from sealift.passes.inline_producers import _used_buffers
-from sealift.passes.operands import accepts, is_identity
 
 Template = Callable[[Expr], Expr]
 
@@ -73,9 +73,7 @@ def fuse_epilogues(loops: Loops, templates: Mapping[str, Template]) -> Loops:
     return replace(loops, kernels=tuple(live), buffers=_used_buffers(loops, live))
 
 
-def _fuse(
-    stage: Map, products: Mapping[str, tuple[int, Call]], readers: Counter[str], templates: Mapping[str, Template]
-) -> tuple[int, Call] | None:
+def _fuse(stage: Map, products: Mapping[str, tuple[int, Call]], readers: Counter[str], templates: Mapping[str, Template]) -> tuple[int, Call] | None:
     if stage.combine is not None or not is_identity(stage.index, stage.axes) or stage.out.dtype is not DType.F32:
         return None
     for load in stage_loads(stage):
@@ -110,7 +108,7 @@ def _match(stage: Map, product: Load, call: Call, templates: Mapping[str, Templa
             for activation, template in _inner_templates(attrs.get("activation", "none"), templates):
                 if side != template(product):
                     continue
-                for post, outer in (("none", lambda e: e), *templates.items()):
+                for post, outer in (("none", _as_it_is), *templates.items()):
                     if stage.value == outer(total):
                         return _with(call, stage.out, residual, activation=activation, post_activation=post)
     return None
@@ -118,8 +116,12 @@ def _match(stage: Map, product: Load, call: Call, templates: Mapping[str, Templa
 
 def _inner_templates(already: str, templates: Mapping[str, Template]) -> list[tuple[str, Template]]:
     """What may stand on the product's side of the addition: nothing more, or an activation if the product has none yet."""
-    identity: tuple[str, Template] = (already, lambda e: e)
+    identity: tuple[str, Template] = (already, _as_it_is)
     return [identity] if already != "none" else [identity, *templates.items()]
+
+
+def _as_it_is(e: Expr) -> Expr:
+    return e
 
 
 def _additions(root: Expr) -> list[Op]:

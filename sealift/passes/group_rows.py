@@ -9,7 +9,7 @@ from sealift.diag.loc import union
 from sealift.ir.loop.expr import Buffer, Expr
 from sealift.ir.loop.rewrite import replace_buffers, stage_loads
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, Stage, outputs_of
-from sealift.passes.vector_axis import vector_axis
+from sealift.ir.loop.vector_axis import vector_axis
 
 
 def group_rows(loops: Loops) -> Loops:
@@ -19,8 +19,9 @@ def group_rows(loops: Loops) -> Loops:
     """
     groups: list[Kernel] = []
     for kernel in loops.kernels:
-        merged = _merge_into_earlier(groups, kernel)
-        if not merged:
+        if isinstance(kernel.stages[0], Call):
+            groups.append(kernel)
+        elif not _merge_into_earlier(groups, kernel):
             (stage,) = kernel.stages
             groups.append(replace(kernel, num_row_axes=natural_rows(stage)))
     if len(groups) == len(loops.kernels) and all(g.num_row_axes == k.num_row_axes for g, k in zip(groups, loops.kernels)):
@@ -52,7 +53,7 @@ def _merge_into_earlier(groups: list[Kernel], kernel: Kernel) -> bool:
     for position in range(len(groups) - 1, -1, -1):
         group = groups[position]
         writes = {b.name for s in group.stages for b in outputs_of(s)}
-        if writes.isdisjoint(reads) and not (outputs_of(stage)[0].name in writes):
+        if writes.isdisjoint(reads) and outputs_of(stage)[0].name not in writes:
             continue
         rows = _common_rows((*group.stages, stage))
         if rows == 0 or any(_depends(later, group) for later in groups[position + 1 :]):
@@ -77,7 +78,7 @@ def _depends(later: Kernel, group: Kernel) -> bool:
 def _common_rows(stages: tuple[Stage, ...]) -> int:
     """The number of leading axes that all stages can share as rows; 0 if none."""
     if any(isinstance(s, Call) or _must_be_serial(s) for s in stages):
-        return 0
+        return 0  # a kernel family, with or without an epilogue, is walked in its own order
     limits: list[int] = []
     for s in stages:
         assert not isinstance(s, Call)

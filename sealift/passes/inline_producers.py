@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 from sealift.diag.loc import union
 from sealift.ir.dim import Dim, Sym, is_at_most, product
 from sealift.ir.loop.expr import Buffer, CheckIndex, Expr, Index, Inside, Load, Op, rewrite, substitute
+from sealift.ir.loop.operands import accepts, is_identity
 from sealift.ir.loop.prim import Prim
 from sealift.ir.loop.rewrite import map_expressions, stage_loads
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, Reduce, Scan, Stage, outputs_of
 from sealift.ops.lang import guarded
-from sealift.passes.operands import accepts, is_identity
 
 # Costs are in simple vector instructions; what matters is which side of the limits below an expression falls on.
 _COST = {Prim.CAST: 0, Prim.NEG: 0, Prim.SELECT: 1, Prim.DIV: 5, Prim.SQRT: 8}
 _TRANSCENDENTAL = 20
-_CHEAP = {p for p in Prim if p.name in ("ADD", "SUB", "MUL", "ABS", "MINIMUM", "MAXIMUM", "AND", "OR", "XOR", "NOT", "FLOOR", "CEIL", "TRUNC", "ROUND")}
+_CHEAP = {
+    p for p in Prim if p.name in ("ADD", "SUB", "MUL", "ABS", "MINIMUM", "MAXIMUM", "AND", "OR", "XOR", "NOT", "FLOOR", "CEIL", "TRUNC", "ROUND")
+}
 _CHEAP |= {Prim.EQ, Prim.NE, Prim.LT, Prim.LE, Prim.GT, Prim.GE, Prim.SHL, Prim.SHR}
 _GATHER = 6
 SHARED_LIMIT = 1  # a producer with several readers is computed again in each up to this cost; above, once and stored
@@ -140,6 +142,7 @@ def _cost(root: Expr) -> int:
                 total += 2
             case CheckIndex() | Inside():
                 total += 2
+
     visit(root)
     return total
 
@@ -180,7 +183,7 @@ def _substitute_gathered(root: Expr, dims: dict[Sym, Dim], gathered: dict[Sym, E
         if d.symbols.isdisjoint(by_private):
             return d
         if d.as_sym in by_private:
-            return by_private[d.as_sym]  # type: ignore[index]
+            return by_private[d.as_sym]
         return _as_arithmetic(d, by_private)
 
     def fix(e: Expr) -> Expr:

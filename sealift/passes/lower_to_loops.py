@@ -8,8 +8,8 @@ from typing import Any
 from sealift.diag.errors import CompileError, InternalError
 from sealift.ir.graph.types import Graph, Node, Value
 from sealift.ir.loop.expr import Buffer, Load
-from sealift.ir.loop.types import Axis, Kernel, Loops, Map, Stage
 from sealift.ir.loop.rewrite import replace_buffers
+from sealift.ir.loop.types import Axis, Kernel, Loops, Map, Stage
 from sealift.ops.lang import Builder, Tensor, whole
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from sealift.ir.dim import ONE, Dim, dim
 from sealift.ir.loop.expr import Buffer, Expr, Load, axis_symbols, rewrite
+from sealift.ir.loop.operands import is_identity
 from sealift.ir.loop.rewrite import map_expressions
 from sealift.ir.loop.types import Axis, Kernel, Loops, Map, Stage, outputs_of
-from sealift.passes.operands import is_identity
 
 
 def narrow_broadcasts(loops: Loops) -> Loops:

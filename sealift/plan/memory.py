@@ -36,7 +36,9 @@ class MemoryPlan:
 
     def __str__(self) -> str:
         lines = [f"arena {self.arena_bytes} bytes in {len(self.shares)} shares, rows {self.row_bytes} bytes a worker"]
-        lines += [f"  {s.buffer}: share {s.share} at {self.offsets[s.share]}, {s.size_bytes} bytes, steps {s.first_step}..{s.last_step}" for s in self.slots]
+        lines += [
+            f"  {s.buffer}: share {s.share} at {self.offsets[s.share]}, {s.size_bytes} bytes, steps {s.first_step}..{s.last_step}" for s in self.slots
+        ]
         lines += [f"  {name}: row at {offset}" for name, offset in self.row_offsets.items()]
         return "\n".join(lines)
 

@@ -11,8 +11,8 @@ from sealift.diag.errors import InternalError
 from sealift.ir.dim import ONE, ZERO, Dim, Sym, dim
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Buffer
+from sealift.ir.loop.operands import Strided, collapsed_stride, strided
 from sealift.ir.loop.types import Call, Operand
-from sealift.passes.operands import Strided, collapsed_stride, strided
 
 ROW_MAJOR, PANEL32, PANEL32_T = 0, 1, 2  # contracts/sealift_model.h: sealift_layout
 
@@ -30,11 +30,12 @@ class CallContext:
     names: Mapping[Sym, str]
 
 
-def emit_call(call: Call, context: CallContext, lines: Lines) -> str:
-    """Writes the call; gives the C++ expression of the scratch bytes it needs per worker."""
+def emit_call(call: Call, context: CallContext, lines: Lines, epilogue: str = "") -> str:
+    """Writes the call; gives the C++ expression of the scratch bytes it needs per worker. `epilogue`: the function for each finished tile,
+    which finds its buffers in a variable called task."""
     match call.family:
         case "gemm":
-            return _emit_gemm(call, context, lines)
+            return _emit_gemm(call, context, lines, epilogue)
         case "attention":
             return _emit_attention(call, context, lines)
     raise InternalError(f"the C++ backend has no kernel family {call.family!r}")
@@ -72,7 +73,7 @@ def _output_view(out: Buffer) -> Strided:
     return Strided(dim(0), out.shape, out.strides)
 
 
-def _emit_gemm(call: Call, context: CallContext, lines: Lines) -> str:
+def _emit_gemm(call: Call, context: CallContext, lines: Lines, epilogue: str) -> str:
     a, b, c = _required(call, "a"), _required(call, "b"), _output_view(call.outs[0])
     residual = strided(residual_operand) if (residual_operand := call.operand("residual")) is not None else None
     b_operand, a_operand = call.operand("b"), call.operand("a")
@@ -111,21 +112,23 @@ def _emit_gemm(call: Call, context: CallContext, lines: Lines) -> str:
                 offsets[name] += f" + batch{i} * ({text(strides[i])})"
     inner_extents = extents[loops:]
     lines.add(f"gemm.m = {text(m)}, gemm.n = {text(n)}, gemm.k = {text(k)};")
-    lines.add(f"gemm.a = {_at(context.pointer(a_operand.load.buffer, ROW_MAJOR), a.offset, context)}{offsets['a']}, gemm.lda = {text(row_strides['a'] or ZERO)};")
+
+    def address(role: str, view: Strided) -> str:
+        operand = call.operand(role)
+        assert operand is not None
+        return _at(context.pointer(operand.load.buffer, ROW_MAJOR), view.offset, context) + offsets.get(role, "")
+
+    lines.add(f"gemm.a = {address('a', a)}, gemm.lda = {text(row_strides['a'] or ZERO)};")
     if stored is not None:
         lines.add(f"gemm.b = {context.pointer(b_operand.load.buffer, stored)}, gemm.b_layout = kBPanel32;")
-    elif k_stride == ONE or k == ONE:
-        lines.add(f"gemm.b = {_at(context.pointer(b_operand.load.buffer, ROW_MAJOR), b.offset, context)}{offsets['b']}, gemm.ldb = {text(n_stride)}, gemm.b_layout = kBTransposed;")
     else:
-        lines.add(f"gemm.b = {_at(context.pointer(b_operand.load.buffer, ROW_MAJOR), b.offset, context)}{offsets['b']}, gemm.ldb = {text(k_stride)}, gemm.b_layout = kBRowMajor;")
-    if (bias := call.operand("bias")) is not None:
-        view = _required(call, "bias")
-        lines.add(f"gemm.bias = {_at(context.pointer(bias.load.buffer, ROW_MAJOR), view.offset, context)};")
-    if residual is not None and residual_operand is not None:
-        lines.add(
-            f"gemm.residual = {_at(context.pointer(residual_operand.load.buffer, ROW_MAJOR), residual.offset, context)}{offsets['residual']}, "
-            f"gemm.ldr = {text(row_strides['residual'] or ZERO)};"
-        )
+        is_transposed = k_stride == ONE or k == ONE
+        row, kind = (n_stride, "kBTransposed") if is_transposed else (k_stride, "kBRowMajor")
+        lines.add(f"gemm.b = {address('b', b)}, gemm.ldb = {text(row)}, gemm.b_layout = {kind};")
+    if call.operand("bias") is not None:
+        lines.add(f"gemm.bias = {address('bias', _required(call, 'bias'))};")
+    if residual is not None:
+        lines.add(f"gemm.residual = {address('residual', residual)}, gemm.ldr = {text(row_strides['residual'] or ZERO)};")
     for attr in ("activation", "post_activation"):
         if (name := call.attr(attr, "none")) != "none":
             lines.add(f"gemm.{attr} = {_ACTIVATIONS[name]};")
@@ -136,6 +139,8 @@ def _emit_gemm(call: Call, context: CallContext, lines: Lines) -> str:
         for name, field in (("a", "a_batch"), ("b", "b_batch"), ("c", "c_batch"), ("residual", "residual_batch")):
             if name in batch_strides and batch_strides[name][loops + i].terms:
                 lines.add(f"gemm.{field}[{start + i}] = {text(batch_strides[name][loops + i])};")
+    if epilogue:
+        lines.add(f"gemm.epilogue = {epilogue}, gemm.epilogue_ctx = &task;")
     lines.add("gemm_f32(frame, gemm);")
     for _ in range(loops):
         lines.close()

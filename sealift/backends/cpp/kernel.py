@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sealift.backends.cpp.family_calls import ROW_MAJOR, CallContext, emit_call
 from sealift.backends.cpp.spelling import LANE, STORAGE, identifier, size_text
@@ -17,8 +17,11 @@ from sealift.ir.dim import ONE, Dim, Sym
 from sealift.ir.loop.expr import Buffer
 from sealift.ir.loop.rewrite import stage_loads
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, outputs_of
-from sealift.passes.loop_nest import KernelNest, plan_nest
+from sealift.plan.loop_nest import KernelNest, plan_epilogue, plan_nest
 from sealift.plan.memory import MemoryPlan
+
+TASK_PARAMETERS = "void *arg, int64_t begin, int64_t end, int32_t worker"  # sealift_task_fn
+EPILOGUE_PARAMETERS = "void *arg, float *c_tile, int64_t ldc, int64_t m0, int64_t m1, int64_t n0, int64_t n1"  # GemmEpilogue
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class _KernelEmitter:
                 self._family_step(position, kernel, kernel.stages[0], steps)
             else:
                 self._loop_step(position, kernel, steps)
-            steps.add("if (__builtin_expect(frame->error != 0, 0)) return failed(frame, %d);" % position)
+            steps.add(f"if (__builtin_expect(frame->error != 0, 0)) return failed(frame, {position});")
             self.source.steps += steps.text
         return self.source
 
@@ -105,7 +108,14 @@ class _KernelEmitter:
             writable = b in outputs_of(call)
             return f"static_cast<{'' if writable else 'const '}{kind} *>({self._void(b, layout, writable)})"
 
-        self.source.scratch.append(emit_call(call, CallContext(pointer, self.names), steps))
+        epilogue = ""
+        if len(kernel.stages) > 1:
+            buffers = _outside_buffers(replace(kernel, stages=kernel.stages[1:]))
+            nest = plan_epilogue(kernel)
+            epilogue = self._function(position, replace(kernel, stages=kernel.stages[1:]), buffers, nest, EPILOGUE_PARAMETERS)
+            places = ", ".join(self._void(b, ROW_MAJOR, False) for b in buffers)
+            steps.add(f"Task<{len(buffers)}> task = {{frame, {{{places}}}}};")
+        self.source.scratch.append(emit_call(call, CallContext(pointer, self.names), steps, epilogue))
         steps.close(");")
 
     def _void(self, b: Buffer, layout: int, writable: bool) -> str:
@@ -131,18 +141,18 @@ class _KernelEmitter:
         steps.add(f"dispatch(frame, {self.size(count)}, {self.size(nest.elements)}, {name}, &task);")
         steps.close(");")
 
-    def _function(self, position: int, kernel: Kernel, buffers: list[Buffer], nest: KernelNest) -> str:
+    def _function(self, position: int, kernel: Kernel, buffers: list[Buffer], nest: KernelNest, parameters: str = TASK_PARAMETERS) -> str:
         """The name of the kernel's function, written now or for an earlier kernel of the same text."""
         pointers = _unique_names(buffers, set(self.names.values()))
         body = self._body(kernel, buffers, pointers, nest)
         canonical = self._body(kernel, buffers, {b.name: f"p{i}" for i, b in enumerate(buffers)}, nest)
-        if canonical in self.by_text:
-            return self.by_text[canonical]
+        if parameters + canonical in self.by_text:
+            return self.by_text[parameters + canonical]
         name = f"k{position}_{identifier(kernel.name)}"
-        self.by_text[canonical] = name
+        self.by_text[parameters + canonical] = name
         head = [f"// {name}: {', '.join(kernel.ops)}"]
         head += [f"//   {place}{f': {place.code}' if place.code else ''}" for place in kernel.loc.places]
-        signature = f"void {name}(void *arg, int64_t begin, int64_t end, int32_t worker) {{"
+        signature = f"void {name}({parameters}) {{"
         self.source.functions.append("\n".join([*head, signature, body, "}"]))
         return name
 
@@ -177,9 +187,10 @@ class _KernelEmitter:
         if nest.split_vector:
             (only,) = kernel.stages
             assert isinstance(only, Map)
-            emit_split_map(only, nest.stages[0], context, body)
+            emit_split_map(only, nest.stages[0], context, body, "begin", "end")
         else:
-            body.open("for (int64_t row = begin; row < end; ++row)")
+            rows_of = ("m0", "m1") if nest.is_epilogue else ("begin", "end")
+            body.open(f"for (int64_t row = {rows_of[0]}; row < {rows_of[1]}; ++row)")
             for name, scalar in scalars.items():
                 body.add(f"{_scalar_type(rows[name])} {scalar};")
             for stage, stage_nest in zip(kernel.stages, nest.stages):
@@ -187,7 +198,10 @@ class _KernelEmitter:
                 needs_block = len(kernel.stages) > 1
                 if needs_block:
                     body.open("")
-                emit_stage(stage, stage_nest, context, body)
+                if nest.is_epilogue and isinstance(stage, Map):
+                    emit_split_map(stage, stage_nest, context, body, "n0", "n1")
+                else:
+                    emit_stage(stage, stage_nest, context, body)
                 if needs_block:
                     body.close()
             body.close()
@@ -195,7 +209,8 @@ class _KernelEmitter:
         for symbol, name in self.names.items():
             if _mentions(text, name):
                 lines.add(f"const int64_t {name} = frame->sizes[{self.loops.sizes.index(symbol)}];")
-        unused = [name for name in ("frame", "worker") if not _mentions("\n".join([*lines.text[2:], text]), name)]
+        given = ("frame", "c_tile", "ldc", "m0", "m1", "n0", "n1") if nest.is_epilogue else ("frame", "worker")
+        unused = [name for name in given if not _mentions("\n".join([*lines.text[2:], text]), name)]
         for name in unused:
             lines.add(f"(void){name};")
         return "\n".join([*lines.text, text])

@@ -40,7 +40,9 @@ class ModelSource:
         return "\n".join(f"// ==== {name} ====\n{text}" for name, text in files.items())
 
 
-def emit_sources(graph: Graph, loops: Loops, kernels: KernelSource, plan: MemoryPlan, weights: Sequence[StoredWeight], isas: Sequence[Isa], compiler: str) -> ModelSource:
+def emit_sources(
+    graph: Graph, loops: Loops, kernels: KernelSource, plan: MemoryPlan, weights: Sequence[StoredWeight], isas: Sequence[Isa], compiler: str
+) -> ModelSource:
     units = [kernels.functions[i : i + FUNCTIONS_PER_UNIT] for i in range(0, len(kernels.functions), FUNCTIONS_PER_UNIT)]
     per_isa = {f"kernels_{i}.cpp": _kernel_unit(graph.name, unit) for i, unit in enumerate(units)}
     per_isa["run.cpp"] = _run_unit(graph.name, loops, kernels)
@@ -58,12 +60,17 @@ def _signature(function: str) -> str:
 
 def _kernel_header(name: str, kernels: KernelSource) -> str:
     declarations = "\n".join(_signature(f) for f in kernels.functions)
-    return f"// Kernels of {name}.\n#pragma once\n\n#include \"kernels/loops/loops.h\"\n\nnamespace SEALIFT_NS {{\n\n{declarations}\n\n}}  // namespace SEALIFT_NS\n"
+    include = '#include "kernels/loops/loops.h"'
+    return f"// Kernels of {name}.\n#pragma once\n\n{include}\n\n{_in_namespace(declarations)}"
 
 
 def _kernel_unit(name: str, functions: Sequence[str]) -> str:
     body = "\n\n".join(functions)
-    return f'// Kernels of {name}, compiled once per instruction set.\n#include "kernels.h"\n\nnamespace SEALIFT_NS {{\n\n{body}\n\n}}  // namespace SEALIFT_NS\n'
+    return f'// Kernels of {name}, compiled once per instruction set.\n#include "kernels.h"\n\n{_in_namespace(body)}'
+
+
+def _in_namespace(body: str) -> str:
+    return f"namespace SEALIFT_NS {{\n\n{body}\n\n}}  // namespace SEALIFT_NS\n"
 
 
 def _run_unit(name: str, loops: Loops, kernels: KernelSource) -> str:
@@ -115,7 +122,9 @@ def _array(kind: str, name: str, values: Sequence[str]) -> str:
     return f"const {kind} {name}[] = {{{', '.join(values)}}};" if values else ""
 
 
-def _model_unit(graph: Graph, loops: Loops, kernels: KernelSource, plan: MemoryPlan, weights: Sequence[StoredWeight], isas: Sequence[Isa], compiler: str) -> str:
+def _model_unit(
+    graph: Graph, loops: Loops, kernels: KernelSource, plan: MemoryPlan, weights: Sequence[StoredWeight], isas: Sequence[Isa], compiler: str
+) -> str:
     sizes = _Sizes(loops)
     names = size_names(loops)
     parts: list[str] = []
@@ -132,7 +141,9 @@ def _model_unit(graph: Graph, loops: Loops, kernels: KernelSource, plan: MemoryP
         shape = [str(d.value) for d in c.value.type.shape]
         parts.append(_array("int64_t", f"constant{i}_shape", shape or ["0"]))
         kind = {"parameter": 0, "buffer": 1, "tensor": 2}[c.kind]
-        constants.append(f"{{{_c_string(identifier(c.value.name))}, {_c_string(c.fqn)}, {c.value.type.dtype.number}, {len(shape)}, constant{i}_shape, {kind}}}")
+        constants.append(
+            f"{{{_c_string(identifier(c.value.name))}, {_c_string(c.fqn)}, {c.value.type.dtype.number}, {len(shape)}, constant{i}_shape, {kind}}}"
+        )
     states: list[str] = []
     for i, state in enumerate(graph.states):
         shape = [str(d.value) for d in state.value.type.shape]
@@ -168,7 +179,16 @@ def _model_unit(graph: Graph, loops: Loops, kernels: KernelSource, plan: MemoryP
     runs = {isa.number: f"{isa.namespace}::{run}" for isa in isas}
     declarations = "\n".join(f"namespace {isa.namespace} {{\nint32_t {run}(sealift_frame *frame);\n}}" for isa in isas)
     weights_bytes = max((w.offset_bytes + w.size_bytes for w in weights), default=0)
-    counts = [len(input_specs), len(output_specs), len(symbols), len(sizes.slots) + 2, len(constants), len(weight_specs), len(states), len(kernel_specs)]
+    counts = [
+        len(input_specs),
+        len(output_specs),
+        len(symbols),
+        len(sizes.slots) + 2,
+        len(constants),
+        len(weight_specs),
+        len(states),
+        len(kernel_specs),
+    ]
     heads = list(tables)
     body = "\n".join(p for p in parts if p)
     return f"""// {graph.name}: what the library says about itself.
@@ -192,13 +212,13 @@ void compute_sizes(int64_t *sizes) {{
 const sealift_model_api api = {{
   SEALIFT_MODEL_ABI_VERSION, sizeof(sealift_model_api),
   {_c_string(graph.name)}, {_c_string(compiler)},
-  {', '.join(map(str, counts))},  // inputs, outputs, symbols, sizes, constants, weights, states, kernels
+  {", ".join(map(str, counts))},  // inputs, outputs, symbols, sizes, constants, weights, states, kernels
   {table(heads[0])}, {table(heads[1])}, {table(heads[2])}, {table(heads[3])}, {table(heads[4])}, {table(heads[6])}, {table(heads[5])},
   {_c_string(graph.in_spec)},
   {_c_string(graph.out_spec)},
   {weights_bytes}u, {arena_slot}, {scratch_slot}, {sum(1 << isa.number for isa in isas)}u,
   compute_sizes,
-  {{{', '.join(runs.get(i, 'nullptr') for i in range(4))}}},
+  {{{", ".join(runs.get(i, "nullptr") for i in range(4))}}},
 }};
 
 }}  // namespace

@@ -12,7 +12,7 @@ from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Bound, Buffer, CheckIndex, Const, Expr, Index, Inside, Load, Op
 from sealift.ir.loop.prim import ArgCombine, Prim
 from sealift.ir.loop.types import Axis, Map, Reduce, Scan
-from sealift.passes.loop_nest import StageNest
+from sealift.plan.loop_nest import StageNest
 
 _TRAPS_ON_ZERO = {Prim.FLOOR_DIV, Prim.TRUNC_DIV, Prim.REMAINDER, Prim.FMOD}
 
@@ -50,10 +50,10 @@ def emit_stage(stage: Map | Reduce | Scan, nest: StageNest, context: StageContex
     _StageEmitter(stage, nest, context, lines).emit()
 
 
-def emit_split_map(stage: Map, nest: StageNest, context: StageContext, lines: Lines) -> None:
-    """The stage's only loop, over the lanes of [begin, end)."""
+def emit_split_map(stage: Map, nest: StageNest, context: StageContext, lines: Lines, start: str, end: str) -> None:
+    """The stage's only loop, over the lanes of [start, end)."""
     emitter = _StageEmitter(stage, nest, context, lines)
-    emitter.start, emitter.end = "begin", "end"
+    emitter.start, emitter.end = start, end
     emitter.emit()
 
 
@@ -196,9 +196,8 @@ class _StageEmitter:
                 axis = nest.vector
                 assert axis is not None
                 self.names[axis.sym] = axis.name
-                self.lines.open(
-                    f"{acc} = fold_lanes<{combine}, {lane}>({acc}, {self._size(axis.extent)}, [&](int64_t {axis.name}, auto lanes) SEALIFT_LANES_INLINE"
-                )
+                extent = self._size(axis.extent)
+                self.lines.open(f"{acc} = fold_lanes<{combine}, {lane}>({acc}, {extent}, [&](int64_t {axis.name}, auto lanes) SEALIFT_LANES_INLINE")
                 self.entered += 1
                 self.lanes = "lanes"
                 self.lines.add(f"return {self.value(stage.value)};")
@@ -346,7 +345,7 @@ class _StageEmitter:
             return f"splat<{lane}>({lane}({self._size(value)}))"
         linear = value.linear_in(vector.sym)
         if linear is not None:
-            stride, rest = linear
+            stride, _ = linear
             steps = f"iota<{lane}>(0)" if stride == ONE else f"iota<{lane}>(0) * splat<{lane}>({lane}({self._size(stride)}))"
             return f"{steps} + splat<{lane}>({lane}({self._size(value)}))"
         wide = f"each_lane({vector.name}, {self.lanes}, [&](int64_t {vector.name}) {{ return {self._size(value)}; }})"

@@ -108,7 +108,8 @@ def outputs_of(stage: Stage) -> tuple[Buffer, ...]:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Stages run in order for each row; a row is one value of the first `num_row_axes` axes. A Call stands alone in its kernel."""
+    """Stages run in order for each row; a row is one value of the first `num_row_axes` axes. A Call begins its kernel: it
+    stands alone, or a Map over its output follows that is run on each tile the family finishes (an epilogue)."""
 
     name: str
     stages: tuple[Stage, ...]

@@ -31,7 +31,7 @@ def verify(loops: Loops) -> None:
     5. an index has an entry per dimension; sizes in indices, bounds and values are in the stage's axes and the model's sizes; an
        expression among them is an integer;
     6. the first num_row_axes axes of a kernel's stages have the same extents, one by one (they are one loop, whatever each stage calls
-       them), and a Call stands alone with none;
+       them); a Call stands first, with none, and one Map at most follows it (its epilogue);
     7. in a kernel with row axes, a buffer that an earlier stage of the same kernel wrote is read in the same row: entry by entry, the
        difference to where it was written is free of row axes, and neither is gathered;
     8. a row buffer is used in one kernel only, and has at least its row_dims dimensions;
@@ -109,8 +109,9 @@ class _Checker:
         if not kernel.stages:
             raise self.fail(6, f"kernel {kernel.name} has no stages")
         first = kernel.stages[0]
-        if any(isinstance(s, Call) for s in kernel.stages) and (len(kernel.stages) > 1 or rows):
-            raise self.fail(6, f"kernel {kernel.name}: a call stands alone in its kernel, without row axes")
+        calls = [position for position, s in enumerate(kernel.stages) if isinstance(s, Call)]
+        if calls and (rows or calls != [0] or len(kernel.stages) > 2 or not all(isinstance(s, Map) for s in kernel.stages[1:])):
+            raise self.fail(6, f"kernel {kernel.name}: a call stands first in its kernel, without row axes, followed by one map at most")
         here: dict[str, list[tuple[Axes, Entries]]] = {}  # what this kernel wrote: in which axes, at which index
         for stage in kernel.stages:
             self.marker = stage_lines(stage)[0]

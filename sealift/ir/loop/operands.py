@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sealift.ir.dim import Dim, dim, product
 from sealift.ir.loop.expr import Expr, Load
@@ -53,7 +54,7 @@ def collapsed_stride(view: Strided, first: int, last: int) -> Dim | None:
     live = [d for d in range(first, last) if view.shape[d] != dim(1)]
     if not live:
         return dim(0)
-    for outer, inner in zip(live, live[1:]):
+    for outer, inner in pairwise(live):
         if view.strides[outer] != view.strides[inner] * view.shape[inner]:
             return None
     return view.strides[live[-1]]

@@ -14,7 +14,7 @@ from sealift.ir.loop.expr import Expr, Index, Inside, Load
 from sealift.ir.loop.prim import ArgCombine
 from sealift.ir.loop.rewrite import stage_loads
 from sealift.ir.loop.types import Axis, Call, Kernel, Map, Reduce, Scan, Stage
-from sealift.passes.vector_axis import vector_axis
+from sealift.ir.loop.vector_axis import vector_axis
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class KernelNest:
     stages: tuple[StageNest, ...]
     split_vector: bool
     elements: Dim
+    is_epilogue: bool = False  # rows and lanes are those of a product's tile
 
 
 def plan_nest(kernel: Kernel) -> KernelNest:
@@ -64,8 +65,24 @@ def plan_nest(kernel: Kernel) -> KernelNest:
         assert not isinstance(stage, Call)
         nest = _stage_nest(stage, rows, row, row_extents)
         stages.append(nest)
-        elements = elements + product(a.extent for a in (*nest.serial, *nest.reduced, *((nest.vector,) if nest.vector and not nest.vector_is_reduced else ())))
+        elements = elements + product(
+            a.extent for a in (*nest.serial, *nest.reduced, *((nest.vector,) if nest.vector and not nest.vector_is_reduced else ()))
+        )
     return KernelNest(row, tuple(stages), False, elements)
+
+
+def plan_epilogue(kernel: Kernel) -> KernelNest:
+    """The second stage of a product's kernel: rows are the product's, numbered through its leading dimensions; lanes its last."""
+    stage = kernel.stages[1]
+    assert isinstance(stage, Map)
+    extents = [a.extent for a in stage.axes[:-1]]
+    row = Axis("row", product(extents))
+    where: dict[Sym, Dim] = {}
+    position = row.dim
+    for axis, extent in reversed(list(zip(stage.axes, extents))):
+        where[axis.sym] = position % extent if axis is not stage.axes[0] else position
+        position = position // extent
+    return KernelNest(row, (StageNest((), (), stage.axes[-1], where),), False, stage.axes[-1].extent, is_epilogue=True)
 
 
 def _stage_nest(stage: Map | Reduce | Scan, rows: int, row: Axis | None, row_extents: list[Dim]) -> StageNest:
@@ -131,7 +148,9 @@ def _merge(stage: Map | Reduce | Scan, axes: list[Axis], where: Mapping[Sym, Dim
 
 def _is_bound(stage: Stage, axis: Axis) -> bool:
     """Axes that must stay loops of their own: a scan's, and those whose position a result is made of."""
-    return isinstance(stage, Scan) and axis == stage.along or (isinstance(stage, Reduce) and isinstance(stage.combine, ArgCombine) and axis in stage.reduced)
+    return (isinstance(stage, Scan) and axis == stage.along) or (
+        isinstance(stage, Reduce) and isinstance(stage.combine, ArgCombine) and axis in stage.reduced
+    )
 
 
 def _walks_as_one(stage: Map | Reduce | Scan, members: list[Axis], where: Mapping[Sym, Dim]) -> bool:
@@ -209,5 +228,3 @@ def _flat_map(stage: Stage) -> KernelNest | None:
     if split is None or split[0] != ONE:
         return None
     return KernelNest(None, (StageNest((), (), merged, where),), True, ONE)
-
-
