@@ -92,7 +92,7 @@ class Lease {
   Lease(Model &model, sealift_context *own) : model_(model), own_(own) {}
   ~Lease() {
     if (handle && !own_) model_.idle.push_back(handle);
-    if (locked_) model_.state_lock.unlock();
+    if (locked_) model_.state_lock.unlock(), model_.state_users--;
   }
   bool take() {
     if (own_) {
@@ -100,7 +100,9 @@ class Lease {
       return true;
     }
     if (model_.has_state) { /* one state, so one run at a time */
-      if (!model_.state_lock.try_lock()) {
+      if (model_.state_users++ == 0) {
+        model_.state_lock.lock();
+      } else {
         Py_BEGIN_ALLOW_THREADS;
         model_.state_lock.lock();
         Py_END_ALLOW_THREADS;

@@ -39,6 +39,7 @@ struct Model {
   Structure structure = Structure::kOther;
   bool has_state = false;
   std::mutex state_lock; /* held by a run of a model with state through Model itself */
+  int state_users = 0;   /* who holds or awaits it, guarded by the GIL: only the first takes it without giving up the GIL */
 
   /* Contexts that no run uses; guarded by the GIL. */
   std::vector<sealift_context *> idle;
