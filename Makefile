@@ -50,7 +50,8 @@ format: dev ## format every file
 	clang-format -i $(CXX_FILES)
 
 golden: dev ## accept the printed IR and C++ of the expect tests; review the difference before you commit it
-	EXPECTTEST_ACCEPT=1 SEALIFT_ACCEPT=1 $(PY) -m pytest -q tests -k "expect or golden"
+	EXPECTTEST_ACCEPT=1 SEALIFT_ACCEPT=1 $(PY) -m pytest -q tests -k "expect or golden" || true
+	$(PY) docs/supported.py
 
 bench: dev ## measure beside AOTInductor in one run and write docs/performance.md (about half an hour)
 	$(PY) benchmarks/bench.py --write docs/performance.md
