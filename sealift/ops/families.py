@@ -75,12 +75,25 @@ def _attention(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple
         return (np.matmul(weights, v).astype(q.dtype),)
 
 
+def _sort(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Array, ...]:
+    """Values in order along the last dimension and their positions. Stable both ways; NaN is larger than all. `count` keeps
+    only the first."""
+    x = operands["x"]
+    if attrs["descending"]:
+        order = x.shape[-1] - 1 - np.flip(np.argsort(np.flip(x, -1), axis=-1, kind="stable"), -1)
+    else:
+        order = np.argsort(x, axis=-1, kind="stable")
+    order = order[..., : attrs.get("count", x.shape[-1])]
+    return np.take_along_axis(x, order, axis=-1), order.astype(np.int64)
+
+
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         f.name: f
         for f in (
             Family("gemm", ("a", "b", "bias?", "residual?"), _gemm),
             Family("attention", ("q", "k", "v", "mask?"), _attention),
+            Family("sort", ("x",), _sort),
         )
     }
 )

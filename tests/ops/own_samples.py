@@ -84,6 +84,25 @@ def batch_stats_calls(dtype: torch.dtype) -> Calls:
     ]
 
 
+def distinct(dtype: torch.dtype) -> list[torch.Tensor]:
+    if dtype is torch.bool:
+        return []
+    return [(torch.randperm(n, generator=torch.Generator().manual_seed(n)) - 3).to(dtype).reshape(shape) for n, shape in ((24, (2, 3, 4)), (7, (7,)))]
+
+
+def max_pool_calls(dtype: torch.dtype, n: int) -> Calls:
+    x = t(dtype, *(2, 3, 7, 6, 8)[: n + 2])
+    calls = [([x, [3] * n], {}), ([x, [2] * n, [1] * n], {}), ([x, [3] * n, [2] * n, [1] * n], {}), ([x, [2] * n, [2] * n, [0] * n, [2] * n], {})]
+    return calls + [([x, [3] * n, [2] * n, [1] * n, [1] * n, True], {}), ([x[0], [2] * n], {}), ([x, [3] * n, [2] * n, [1] * n, [2] * n, True], {})]
+
+
+def resize_calls(dtype: torch.dtype, n: int, extra: tuple[Any, ...]) -> Calls:
+    x = t(dtype, *(2, 3, 4, 5, 3)[: n + 2])
+    sizes = [(8, 10, 6)[:n], (3, 7, 5)[:n], (2, 2, 1)[:n], (1, 1, 1)[:n]]
+    scales = [(2.0,) * n, (0.5,) * n, (1.7,) * n]
+    return [([x, list(s), *extra, None], {}) for s in sizes] + [([x, None, *extra, list(f)], {}) for f in scales]
+
+
 def arange_calls(dtype: torch.dtype) -> Calls:
     typed = [([0, 7, 2], {"dtype": dtype}), ([5, -4, -3], {"dtype": dtype}), ([0.5, 3.1, 0.25], {"dtype": dtype})]
     return [([0, 5], {}), ([-2, 9, 3], {}), ([1.0, 2.0, 0.3], {}), ([0, 0, 1], {}), ([3, 3], {}), *typed]
@@ -145,6 +164,33 @@ OWN: Mapping[str, Callable[[torch.dtype], Calls]] = {
     "aten.full.default": lambda d: [([[2, 3], v], {}) for v in (1, 2.5, True, float("-inf"))] + [([[], 3], {"dtype": d})],
     "aten.fill.Scalar": lambda d: [([t(d, 3, 4), v], {}) for v in (1, 2.0, True)],
     "aten.fill.Tensor": lambda d: [([t(d, 3, 4), torch.tensor(3.0)], {})],
+    **{
+        f"aten.{kind}_pad{n}d.default": lambda d, n=n: [
+            ([t(d, *shape), pad], {})
+            for shape in ((2, 3, 4, 5, 6)[: n + 2], (3, 4, 5, 6)[: n + 1])
+            for pad in ([1, 2, 0, 1, 2, 2][: 2 * n], [0, 3, 1, 1, 1, 0][: 2 * n])
+        ]
+        for kind in ("reflection", "replication")
+        for n in (1, 2, 3)
+    },
+    **{f"aten.max_pool{n}d{kind}.default": lambda d, n=n: max_pool_calls(d, n) for kind in ("", "_with_indices") for n in (1, 2, 3)},
+    **{f"aten.upsample_nearest{n}d.vec": lambda d, n=n: resize_calls(d, n, ()) for n in (1, 2, 3)},
+    **{
+        f"aten.upsample_{kind}{n}d.vec": lambda d, n=n: [*resize_calls(d, n, (False,)), *resize_calls(d, n, (True,))]
+        for n, kind in ((1, "linear"), (2, "bilinear"), (3, "trilinear"))
+    },
+    "aten.col2im.default": lambda d: [
+        ([t(d, 2, 12, 12), [4, 5], [2, 2], [1, 1], [0, 0], [1, 1]], {}),
+        ([t(d, 12, 9), [5, 5], [2, 3], [2, 1], [1, 1], [2, 2]], {}),
+        ([t(d, 1, 18, 16), [6, 6], [3, 3], [1, 1], [1, 1], [2, 2]], {}),
+        ([t(d, 1, 18, 9), [6, 6], [3, 3], [1, 1], [1, 1], [2, 2]], {}),
+    ],
+    **{
+        f"aten.{name}.default": lambda d, extra=extra: [
+            ([x, *extra, dim, flag], {}) for x in distinct(d) for dim in (-1, 0) for flag in (False, True)
+        ]
+        for name, extra in (("sort", ()), ("argsort", ()), ("topk", (2,)))
+    },
     "aten.index.Tensor": index_calls,
     "aten.index_put.default": index_put_calls,
     "aten._softmax.default": lambda d: [([t(d, 3, 4), 1, False], {}), ([t(d, 2, 3, 4), -2, False], {})],
@@ -169,7 +215,16 @@ DEVIATIONS: Mapping[str, Mapping[str, str]] = {  # hostile variants, and sizes a
     "aten.pixel_unshuffle.default": {"size 0": "eager leaves an empty tensor as it is"},
     "aten.native_group_norm.default": {"size 1": "one element a group: eager's x * scale + shift cancels badly, ours is exact"},
     "aten.group_norm.default": {"size 1": "the same"},
-    "aten._native_batch_norm_legit.no_stats": {"size 1": "the same"},
+    "aten._native_batch_norm_legit.no_stats": {"size 1": "the same", "ones": "the same"},
+    "aten.max_pool1d_with_indices.default": {"values": "of several NaN in a window ours is the first, eager's the last"},
+    "aten.max_pool2d_with_indices.default": {"values": "the same"},
+    "aten.max_pool3d_with_indices.default": {"values": "the same"},
+    "aten.conv1d.default": {"size 0": "eager has no output channels where there are no input channels", "empty": "the same"},
+    "aten.conv1d.padding": {"size 0": "the same", "empty": "the same", "values": "an infinite weight meets padding's zeros, or not: by kernel"},
+    "aten.convolution.default": {"size 0": "the same", "empty": "the same"},
+    "aten.sort.default": {"values": "eager orders equals as it likes"},
+    "aten.argsort.default": {"values": "the same"},
+    "aten.topk.default": {"values": "the same"},
     "aten.addmv.default": {"size 0": "eager does not expand the addend to no rows"},
 }
 

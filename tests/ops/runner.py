@@ -22,7 +22,10 @@ NAIVE = {name: family.naive for name, family in FAMILIES.items()}
 TORCH_DTYPE = {d: getattr(torch, d.torch_name) for d in DType}
 
 
-OPEN_ZERO_SIGN = frozenset({"aten.clamp.Tensor", "aten.maximum.default", "aten.minimum.default"})  # of 0.0 and -0.0 either: so has eager
+OPEN_ZERO_SIGN = frozenset(  # of 0.0 and -0.0 either may win: eager differs by size
+    {"aten.clamp.Tensor", "aten.maximum.default", "aten.minimum.default", "aten.amax.default", "aten.amin.default"}
+    | {f"aten.max_pool{n}d{kind}.default" for n in (1, 2, 3) for kind in ("", "_with_indices")}
+)
 
 
 def overload_of(name: str) -> torch._ops.OpOverload:
