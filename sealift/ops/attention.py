@@ -15,7 +15,9 @@ from sealift.ops.table import op
 from sealift.ops.views import expanded, reshaped
 
 
-@op("aten.scaled_dot_product_attention.default", samples="nn.functional.scaled_dot_product_attention", rtol=5e-5, atol=5e-5)  # eager's exp is of 20 ULP there
+@op(
+    "aten.scaled_dot_product_attention.default", samples="nn.functional.scaled_dot_product_attention", rtol=5e-5, atol=5e-5
+)  # eager's exp is of 20 ULP there
 def attention(
     b: Builder,
     query: Tensor,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sealift.ir.dtype import DType
 from sealift.ops.lang import Builder, Tensor
 from sealift.ops.table import op
+from sealift.ops.views import expanded
 
 
 @op("aten._to_copy.default", samples="to")
@@ -31,6 +32,4 @@ def convert_element_type(b: Builder, a: Tensor, dtype: DType) -> Tensor:
 @op("aten.copy.default")
 def copy(b: Builder, self: Tensor, src: Tensor) -> Tensor:
     """src, as self's dtype and shape."""
-    from sealift.ops.views import expanded
-
     return b.cast(expanded(src, self.shape), self.dtype)

@@ -98,17 +98,17 @@ def scalar_tensor(b: Builder, s: Number | Dim, dtype: DType | None = None) -> Te
 @op("aten.arange.start_step", samples="arange")
 def arange(b: Builder, start: Number | Dim, end: Number | Dim, step: Number | Dim = 1, dtype: DType | None = None) -> Tensor:
     """start + step * i in int64 for integer results, in float64 for float ones, as eager counts."""
-    numbers = (start, end, step)
+    numbers: tuple[Number | Dim, ...] = (start, end, step)
     result = dtype or (DType.F32 if any(isinstance(n, float) for n in numbers) else DType.I64)
-    if result.is_int:
-        numbers = tuple(int(n) if isinstance(n, float) else n for n in numbers) if dtype else numbers
+    if result.is_int:  # eager truncates the numbers first
+        numbers = tuple(int(n) if isinstance(n, float) else n for n in numbers)
     if any(isinstance(n, float) for n in (start, end, step)):
         if any(isinstance(n, Dim) and not n.is_const for n in numbers):
             refuse("arange of a size with a float")
         first, last, every = (n.value if isinstance(n, Dim) else n for n in (start, end, step))
         count = dim(max(math.ceil((last - first) / every), 0))
     else:
-        every_int = as_int(numbers[2], "the step of arange")
+        every_int = as_int(_as_dim(numbers[2]), "the step of arange")
         distance = _as_dim(numbers[1]) - _as_dim(numbers[0])
         count = (distance + (every_int - 1)) // every_int if every_int > 0 else (-distance + (-every_int - 1)) // -every_int
     wide = DType.F64 if result.is_float else DType.I64

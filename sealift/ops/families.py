@@ -30,16 +30,17 @@ def _activate(x: Array, name: str) -> Array:
             case "relu":
                 return np.where(x < 0, np.zeros_like(x), x)
             case "sigmoid":
-                return 1 / (1 + np.exp(-x))
+                return np.asarray(1 / (1 + np.exp(-x)))
             case "silu":
-                return x / (1 + np.exp(-x))
+                return np.asarray(x / (1 + np.exp(-x)))
             case "tanh":
                 return np.tanh(x)
             case "gelu":
                 erf = np.vectorize(__import__("math").erf, otypes=[x.dtype])
-                return x * 0.5 * (1 + erf(x * np.sqrt(0.5).astype(x.dtype)))
+                return np.asarray(x * 0.5 * (1 + erf(x * np.sqrt(0.5).astype(x.dtype))))
             case "gelu_tanh":
-                return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + np.asarray(0.044715, x.dtype) * x**3)))
+                cubic = x + np.asarray(0.044715, x.dtype) * x**3
+                return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * cubic)))
     raise ValueError(f"unknown activation {name!r}")
 
 

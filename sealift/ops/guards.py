@@ -38,7 +38,7 @@ def lowest(dtype: DType) -> Number:
         return float("-inf")
     if dtype in (DType.BOOL, DType.U8):
         return 0
-    return -(2 ** (8 * dtype.size_bytes - 1))
+    return -(1 << (8 * dtype.size_bytes - 1))
 
 
 def highest(dtype: DType) -> Number:
@@ -46,7 +46,7 @@ def highest(dtype: DType) -> Number:
         return float("inf")
     if dtype is DType.BOOL:
         return 1
-    return 2 ** (8 * dtype.size_bytes - (dtype is not DType.U8)) - 1
+    return (1 << (8 * dtype.size_bytes - (dtype is not DType.U8))) - 1
 
 
 def clamped_entry(i: IndexEntry, low: Dim, high: Dim) -> Expr:

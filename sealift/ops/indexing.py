@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sealift.ir.dim import Dim, dim
-from sealift.ir.dtype import DType
+from sealift.ir.dtype import DType, result_type
 from sealift.ir.loop.expr import Expr
 from sealift.ops.arguments import refuse
 from sealift.ops.lang import (
@@ -19,7 +19,6 @@ from sealift.ops.lang import (
     normalize_dim,
     operand_kind,
 )
-from sealift.ir.dtype import result_type
 from sealift.ops.table import op
 from sealift.ops.views import reshaped, unsqueezed
 

@@ -389,9 +389,7 @@ def operand_kind(value: Tensor | Number | Dim) -> tuple[DType, str]:
     return (DType.F64 if isinstance(value, float) else DType.I64), "scalar"
 
 
-def promoted(
-    b: Builder, *values: Tensor | Number | Dim, to_float: bool = False, round_scalars: bool = False
-) -> tuple[tuple[Tensor, ...], DType]:
+def promoted(b: Builder, *values: Tensor | Number | Dim, to_float: bool = False, round_scalars: bool = False) -> tuple[tuple[Tensor, ...], DType]:
     """The operands converted to the dtype that ATen computes them in, and the dtype of the result. Half types compute in f32 (the
     result's dtype is then still the half type: cast at the end). `to_float`: integers and bool become f32, as sqrt and div have it.
     `round_scalars`: a number meets a half type as that type holds it (comparisons), not as f32 does (arithmetic)."""

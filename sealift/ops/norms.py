@@ -136,9 +136,7 @@ def layer_norm(
 
 
 @op("aten._fused_rms_norm.default", rtol=2e-5, atol=2e-6)
-def fused_rms_norm(
-    b: Builder, input: Tensor, normalized_shape: Sequence[Size], weight: Tensor | None, eps: float | None
-) -> tuple[Tensor, Tensor]:
+def fused_rms_norm(b: Builder, input: Tensor, normalized_shape: Sequence[Size], weight: Tensor | None, eps: float | None) -> tuple[Tensor, Tensor]:
     """Without a mean; also 1 / root mean square of each row, in the dtype that is computed in."""
     if eps is None:  # the epsilon of the dtype that is computed in
         eps = {DType.F64: 2.0**-52}.get(input.dtype, 2.0**-23)
@@ -175,7 +173,7 @@ def native_group_norm(
     mean, squares = moments(b, t, dims)
     inverse = _inverse_deviation(b, squares, inside * product(space), eps)
     normal = b.pointwise(lambda x, m, r: (x - m) * r, t, mean, inverse)
-    per_channel = (group, inside, *[1] * len(space))
+    per_channel: list[Size] = [group, inside, *[1] * len(space)]
     by_group = [None if p is None else reshaped(p, per_channel) for p in (weight, bias)]
     statistics = _statistics_dtype(input, weight)
     out = reshaped(_affine(b, normal, *by_group), input.shape)

@@ -83,10 +83,10 @@ def div_mode(b: Builder, self: Tensor, other: Value, rounding_mode: str | None =
         return result
     if rounding_mode == "floor":
         return pointwise(b, lambda x, y: prim(Prim.FLOOR_DIV, x, y), self, other)
-    (x, y), result = promoted(b, self, other)
-    if not result.is_float:
+    (x, y), dtype = promoted(b, self, other)
+    if not dtype.is_float:
         return b.pointwise(lambda p, q: prim(Prim.TRUNC_DIV, p, q), x, y)
-    quotient = b.cast(b.pointwise(lambda p, q: p / q, x, y), result)  # half types round here: 14.99 may become 15
+    quotient = b.cast(b.pointwise(lambda p, q: p / q, x, y), dtype)  # half types round here: 14.99 may become 15
     return pointwise(b, lambda q: prim(Prim.TRUNC, q), quotient)
 
 
@@ -165,7 +165,8 @@ def lerp(b: Builder, self: Tensor, end: Tensor, weight: Value) -> Tensor:
 def pow_tensor_scalar(b: Builder, self: Tensor, exponent: Number | Dim) -> Tensor:
     if isinstance(exponent, Dim):
         if not exponent.is_const:
-            return power(b, self, exponent)
+            computed: Tensor = power(b, self, exponent)
+            return computed
         exponent = exponent.value
     return pointwise(b, lambda x, _: _known_power(x, exponent), self, exponent)
 

@@ -211,4 +211,3 @@ def _maximum_rows(n: int) -> None:
 
 for _n in (1, 2, 3):
     _maximum_rows(_n)
-

@@ -9,8 +9,7 @@ from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Index
 from sealift.ir.loop.prim import ArgCombine, Combine, Prim
 from sealift.ops.arguments import normalize_dims, refuse
-from sealift.ops.lang import Builder, Number, S, Tensor, broadcast_index, maximum, normalize_dim, prim, unflatten_index
-from sealift.ops.pointwise import pointwise
+from sealift.ops.lang import Builder, Number, S, Tensor, broadcast_index, maximum, normalize_dim, prim
 from sealift.ops.table import op
 from sealift.ops.views import reshaped
 
@@ -236,9 +235,7 @@ def _variance_rows(name: str, root: bool) -> None:
         return _variance(b, self, dim, int(unbiased), keepdim, root)[0]
 
     @op(f"aten.{name}_mean.correction", samples=f"{name}_mean", rtol=1e-5, atol=1e-6)
-    def with_mean(
-        b: Builder, self: Tensor, dim: Dims = None, correction: Number | None = None, keepdim: bool = False
-    ) -> tuple[Tensor, Tensor]:
+    def with_mean(b: Builder, self: Tensor, dim: Dims = None, correction: Number | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
         return _variance(b, self, dim, 1 if correction is None else correction, keepdim, root)
 
 
@@ -280,11 +277,3 @@ def logsumexp(b: Builder, self: Tensor, dim: Dims, keepdim: bool = False) -> Ten
     total = fold(b, Combine.SUM, t, dims, lambda x, index: prim(Prim.EXP, x - S(shift.at(broadcast_index(index, shift.shape)))))
     flat = reshaped(shift, total.shape)
     return b.cast(_finished(b.pointwise(lambda s, m: prim(Prim.LOG, s) + m, total, flat), self, dims, keepdim), result)
-
-
-def position_among(at: S, shape: Sequence[Dim]) -> list[S]:
-    """The index that a row-major position stands for."""
-    return [S(e) for e in unflatten_index(at.e, shape)]  # type: ignore[arg-type]
-
-
-_ = pointwise

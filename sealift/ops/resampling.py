@@ -81,9 +81,7 @@ for _n in (1, 2, 3):
 
 
 @op("aten.upsample_nearest2d.default", samples="nn.functional.upsample_nearest")
-def upsample_nearest2d(
-    b: Builder, self: Tensor, output_size: Sequence[Size], scales_h: float | None = None, scales_w: float | None = None
-) -> Tensor:
+def upsample_nearest2d(b: Builder, self: Tensor, output_size: Sequence[Size], scales_h: float | None = None, scales_w: float | None = None) -> Tensor:
     return _nearest(self, [dim(s) for s in output_size], [scales_h, scales_w])
 
 
@@ -141,9 +139,7 @@ _ZEROS, _BORDER, _REFLECTION = 0, 1, 2
 
 
 @op("aten.grid_sampler_2d.default", samples="nn.functional.grid_sample", rtol=1e-5, atol=1e-5)
-def grid_sampler_2d(
-    b: Builder, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Tensor:
+def grid_sampler_2d(b: Builder, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
     """input [n, c, h, w] at grid [n, h', w', 2] of (x, y) in [-1, 1] -> [n, c, h', w']. A NaN position reads as outside."""
     if interpolation_mode not in (_BILINEAR, _NEAREST):
         refuse("bicubic grid sampling")
@@ -209,5 +205,3 @@ def _reflected_position(x: S, size: Dim, align_corners: bool, compute: DType) ->
     even = prim(Prim.FMOD, flips, 2.0).eq(0)
     mirrored = prim(Prim.SELECT, even, extra + low, span - extra + low)
     return prim(Prim.SELECT, span.eq(0), 0.0, mirrored)
-
-

@@ -131,9 +131,7 @@ def select_scatter(b: Builder, self: Tensor, src: Tensor, dim: int, index: Size)
     along = normalize_dim(dim, self.rank)
     position = _as_position(index, self.shape[along])
     source = expanded(src, (*self.shape[:along], *self.shape[along + 1 :]))
-    return b.scatter(
-        self, source.shape, lambda at: (*at[:along], position, *at[along:]), lambda at: S(source.at(at)).cast(self.dtype)
-    )
+    return b.scatter(self, source.shape, lambda at: (*at[:along], position, *at[along:]), lambda at: S(source.at(at)).cast(self.dtype))
 
 
 def _as_position(index: Size, size: Dim) -> Dim:
@@ -146,9 +144,7 @@ def _as_position(index: Size, size: Dim) -> Dim:
 
 
 @op("aten.slice_scatter.default", samples="slice_scatter")
-def slice_scatter(
-    b: Builder, self: Tensor, src: Tensor, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
-) -> Tensor:
+def slice_scatter(b: Builder, self: Tensor, src: Tensor, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1) -> Tensor:
     along = normalize_dim(dim, self.rank)
     first, every, count = slice_range(start, end, step, self.shape[along])
     source = expanded(src, (*self.shape[:along], count, *self.shape[along + 1 :]))

@@ -27,9 +27,7 @@ def sort(b: Builder, self: Tensor, dim: int = -1, descending: bool = False) -> t
 
 
 @op("aten.sort.stable", samples="sort")
-def sort_stable(
-    b: Builder, self: Tensor, stable: bool | None, dim: int = -1, descending: bool = False
-) -> tuple[Tensor, Tensor]:
+def sort_stable(b: Builder, self: Tensor, stable: bool | None, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
     return _sorted(b, self, normalize_dim(dim, self.rank), descending)
 
 

@@ -125,7 +125,6 @@ def _first_match(old: tuple[Dim, ...], new: tuple[Dim, ...], at_old: int, at_new
     return len(old), len(new)
 
 
-
 # ---- rows ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -194,7 +193,9 @@ def squeeze(b: Builder, self: Tensor) -> Tensor:
 @op("aten.squeeze.dims", samples="squeeze")
 def squeeze_dims(b: Builder, self: Tensor, dim: Sequence[int] | int) -> Tensor:
     listed = dim if isinstance(dim, Sequence) else (dim,)
-    return squeezed(self, [d for d in (normalize_dim(x, self.rank) for x in listed) if self.rank and self.shape[d].is_const and self.shape[d].value == 1])
+    return squeezed(
+        self, [d for d in (normalize_dim(x, self.rank) for x in listed) if self.rank and self.shape[d].is_const and self.shape[d].value == 1]
+    )
 
 
 @op("aten.slice.Tensor", samples="slice")
@@ -337,4 +338,3 @@ def view_dtype(b: Builder, self: Tensor, dtype: DType) -> Tensor:
     if dtype is not self.dtype:
         refuse(f"view of {self.dtype} as {dtype}: reinterpreting bytes is not supported")
     return self
-

@@ -28,7 +28,7 @@ def ints(*values: Any) -> torch.Tensor:
 
 def with_scalar(dtype: torch.dtype) -> Calls:
     calls = [([t(dtype, *shape), s], {}) for shape in ((3, 4), (5,), ()) for s in (3, -2, 0, 2.5, True)]
-    return calls + [([torch.tensor(2, dtype=dtype), 7], {}), ([t(dtype, 0, 3), 2], {})]
+    return [*calls, ([torch.tensor(2, dtype=dtype), 7], {}), ([t(dtype, 0, 3), 2], {})]
 
 
 def with_scalar_mode(dtype: torch.dtype) -> Calls:
@@ -93,7 +93,7 @@ def distinct(dtype: torch.dtype) -> list[torch.Tensor]:
 def max_pool_calls(dtype: torch.dtype, n: int) -> Calls:
     x = t(dtype, *(2, 3, 7, 6, 8)[: n + 2])
     calls = [([x, [3] * n], {}), ([x, [2] * n, [1] * n], {}), ([x, [3] * n, [2] * n, [1] * n], {}), ([x, [2] * n, [2] * n, [0] * n, [2] * n], {})]
-    return calls + [([x, [3] * n, [2] * n, [1] * n, [1] * n, True], {}), ([x[0], [2] * n], {}), ([x, [3] * n, [2] * n, [1] * n, [2] * n, True], {})]
+    return [*calls, ([x, [3] * n, [2] * n, [1] * n, [1] * n, True], {}), ([x[0], [2] * n], {}), ([x, [3] * n, [2] * n, [1] * n, [2] * n, True], {})]
 
 
 def resize_calls(dtype: torch.dtype, n: int, extra: tuple[Any, ...]) -> Calls:
@@ -156,7 +156,7 @@ OWN: Mapping[str, Callable[[torch.dtype], Calls]] = {
     "prims.convert_element_type.default": to_calls,
     "aten.type_as.default": lambda d: [([t(d, 3, 4), torch.zeros(1, dtype=o)], {}) for o in (torch.float32, torch.int32, torch.bool)],
     "aten._fused_rms_norm.default": lambda d: [([t(d, 3, 4), [4], w, e], {}) for w in (None, t(d, 4)) for e in (None, 1e-3)],
-    "aten.batch_norm.default": lambda d: [(a[:5] + [False, *a[5:], False], {}) for a, _ in batch_norm_calls(d)],
+    "aten.batch_norm.default": lambda d: [([*a[:5], False, *a[5:], False], {}) for a, _ in batch_norm_calls(d)],
     "aten.copy.default": lambda d: [([t(d, 3, 4), t(torch.float32, 4)], {}), ([t(torch.float32, 3), t(d, 3)], {})],
     "aten.arange.start_step": lambda d: [(a if len(a) == 3 else [*a, 1], k) for a, k in arange_calls(d)],
     "aten.arange.start": lambda d: [(a[:2], k) for a, k in arange_calls(d)],

@@ -29,7 +29,7 @@ OPEN_ZERO_SIGN = frozenset(  # of 0.0 and -0.0 either may win: eager differs by 
 
 
 def overload_of(name: str) -> torch._ops.OpOverload:
-    """"aten.relu.default" -> torch.ops.aten.relu.default"""
+    """ "aten.relu.default" -> torch.ops.aten.relu.default"""
     namespace, packet, overload = name.split(".")
     found: torch._ops.OpOverload = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
     return found

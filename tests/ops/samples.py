@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -93,12 +93,12 @@ def accepts(overload: torch._ops.OpOverload, sample: Sample) -> bool:
     try:
         with torch.no_grad():
             overload(*sample.args, **sample.kwargs)
-    except Exception:  # noqa: BLE001  (whatever eager does not take is no sample)
+    except Exception:
         return False
     return True
 
 
-@lru_cache(maxsize=None)
+@cache
 def samples_of(op: OpDef, dtype: torch.dtype) -> tuple[Sample, ...]:
     torch.manual_seed(0)
     overload = overload_of(op.name)
@@ -121,7 +121,7 @@ def _calls(overload: torch._ops.OpOverload, info: Any, given: Any) -> list[Sampl
     try:
         with torch.no_grad(), recorder:
             info.op(given.input, *given.args, **given.kwargs)
-    except Exception:  # noqa: BLE001
+    except Exception:
         return []
     if recorder.calls:
         return recorder.calls[:1]
