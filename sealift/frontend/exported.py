@@ -101,7 +101,10 @@ def from_export(ep: ExportedProgram, name: str, ops: Mapping[str, OpDef]) -> Imp
 
 def decompose(ep: ExportedProgram, ops: Mapping[str, OpDef]) -> ExportedProgram:
     """To core ATen, but for operators that have a row. What then lacks a row goes on through the rest of torch's decompositions if all
-    of it ends in rows; else it stays, so that errors speak of core ATen and not of what it is made of."""
+    of it ends in rows; else it stays, so that errors speak of core ATen and not of what it is made of. A program that is made of rows
+    already, and writes to nothing, is taken as it is: tracing it again costs seconds and changes no value."""
+    if not _missing(ep, ops) and not _has_mutation(ep):
+        return ep
     table = torch.export.default_decompositions()
     for name in ops:
         overload = _overload(name)
@@ -138,6 +141,15 @@ def _run(ep: ExportedProgram, table: Any) -> ExportedProgram:
 
 def _decompositions(targets: Iterable[Any]) -> dict[Any, Any]:
     return {t: torch._decomp.decomposition_table[t] for t in targets}
+
+
+def _has_mutation(ep: ExportedProgram) -> bool:
+    """Whether an operator writes to its arguments, or is none of ATen's (a branch, a loop), so that functionalisation is needed."""
+    return any(not isinstance(n.target, torch._ops.OpOverload) or n.target._schema.is_mutable for n in _calls(ep) if not _is_size_arithmetic(n))
+
+
+def _is_size_arithmetic(node: fx.Node) -> bool:
+    return not isinstance(node.target, torch._ops.OpOverload) and getattr(node.target, "__module__", "") in ("_operator", "operator", "math", "builtins")
 
 
 def _missing(ep: ExportedProgram, ops: Mapping[str, OpDef]) -> set[Any]:
