@@ -20,10 +20,15 @@ struct Case {
   bool hostile = false;      // NaN and infinity among the inputs
 };
 
-int64_t g_epilogue_elements; // single-threaded uses only
+struct Touched { // by the epilogue: how many elements, and the sums of their rows and columns
+  int64_t elements, rows, columns;
+};
 
 void count_and_negate(void *ctx, float *c, int64_t ldc, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
-  if (ctx) g_epilogue_elements += (m1 - m0) * (n1 - n0);
+  Touched *t = static_cast<Touched *>(ctx);
+  t->elements += (m1 - m0) * (n1 - n0);
+  t->rows += (m0 + m1 - 1) * (m1 - m0) / 2 * (n1 - n0);
+  t->columns += (n0 + n1 - 1) * (n1 - n0) / 2 * (m1 - m0);
   for (int64_t i = m0; i < m1; i++)
     for (int64_t j = n0; j < n1; j++) c[(i - m0) * ldc + (j - n0)] = -c[(i - m0) * ldc + (j - n0)];
 }
@@ -65,7 +70,6 @@ void run_case(const Case &t, Random &random) {
   snprintf(name, sizeof name, "gemm m=%ld n=%ld k=%ld layout=%d act=%d post=%d bias=%d res=%d epi=%d batch=%ldx%ld pad=%ld", (long)t.m, (long)t.n, (long)t.k,
            t.layout, t.activation, t.post_activation, t.bias, t.residual, t.epilogue, (long)t.batch0, (long)t.batch1, (long)t.pad);
 
-  int64_t touched = 0;
   g.epilogue = t.epilogue ? count_and_negate : nullptr;
   const int32_t worker_counts[] = {1, 2, 3, 4, 7};
   for (int32_t workers : worker_counts) {
@@ -76,15 +80,17 @@ void run_case(const Case &t, Random &random) {
     Guarded<char> scratch((stride + 63) / 64 * 64 * workers);
     task.scratch = scratch.data;
     task.scratch_stride_bytes = (stride + 63) / 64 * 64;
-    g_epilogue_elements = 0;
-    task.gemm.epilogue_ctx = &g_epilogue_elements;
+    Touched touched = {0, 0, 0};
+    task.gemm.epilogue_ctx = &touched;
     const int64_t count = gemm_f32_num_tasks(&task, workers);
     for (int32_t w = 0; w < workers; w++) {
       const int64_t begin = count * w / workers, end = count * (w + 1) / workers;
       if (begin < end) gemm_f32_task(&task, begin, end, w);
     }
-    touched = g_epilogue_elements;
-    if (t.epilogue) expect_true(touched == members * t.m * t.n, name);
+    if (t.epilogue) {
+      const int64_t rows = members * t.m;
+      expect_true(touched.elements == rows * t.n && touched.rows == rows * (rows - 1) / 2 * t.n && touched.columns == t.n * (t.n - 1) / 2 * rows, name);
+    }
     if (workers == 1) {
       memcpy(first.data, c.data, static_cast<size_t>(c.size()) * sizeof(float));
     } else {
