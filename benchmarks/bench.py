@@ -70,17 +70,10 @@ def inputs(name: str) -> list[Any]:
 # ---- children: `bench.py --child KIND ...` ------------------------------------------------------------------------------------------
 
 
-def child_export(name: str, path: str) -> None:
-    import torch
-
-    torch.export.save(export(name), path)
-
-
-def child_compile(engine: str, source: str, target: str) -> None:
-    import torch
-
-    program = torch.export.load(source)
+def child_compile(engine: str, name: str, target: str) -> None:
+    program = export(name)
     if engine == "aoti":
+        import torch._inductor
         import torch._inductor.compile_fx
         import torch._inductor.package
 
@@ -138,7 +131,7 @@ def child_serve(engine: str, threads: str, name: str, package: str) -> None:
         print(json.dumps({"median_s": statistics.median(samples)}), flush=True)
 
 
-CHILDREN = {"export": child_export, "compile": child_compile, "serve": child_serve}
+CHILDREN = {"compile": child_compile, "serve": child_serve}
 
 
 def child(kind: str, *arguments: str) -> list[str]:
@@ -152,12 +145,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measure_compile(source: Path, target: Path, engine: str) -> dict[str, float]:
+def measure_compile(name: str, target: Path, engine: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="bench_cache_") as cache:
         environ = {**os.environ, "XDG_CACHE_HOME": cache, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor", "TRITON_CACHE_DIR": f"{cache}/triton"}
-        done = subprocess.run(child("compile", engine, str(source), str(target)), env=environ, capture_output=True, text=True)
+        done = subprocess.run(child("compile", engine, name, str(target)), env=environ, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{engine}: {source.name} does not compile:\n{done.stderr[-3000:]}")
+        raise SystemExit(f"{engine}: {name} does not compile:\n{done.stderr[-3000:]}")
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -322,14 +315,10 @@ def main() -> int:
         scratch = Path(directory)
         packages = {name: {engine: scratch / f"{name}_{engine}.pt2" for engine in ENGINES} for name in names}
         for name in names:
-            source = scratch / f"{name}_exported.pt2"
-            done = subprocess.run(child("export", name, str(source)), capture_output=True, text=True)
-            if done.returncode:
-                raise SystemExit(f"{name} cannot be exported:\n{done.stderr[-3000:]}")
             samples: dict[str, list[float]] = {engine: [] for engine in ENGINES}
             for _ in range(compiles):
                 for engine in ENGINES:
-                    found = measure_compile(source, packages[name][engine], engine)
+                    found = measure_compile(name, packages[name][engine], engine)
                     samples[engine].append(found["seconds"])
                     results["bytes"].setdefault(name, {})[engine] = found["bytes"]
             results["compile"][name] = {engine: statistics.median(samples[engine]) for engine in ENGINES}

@@ -77,7 +77,7 @@ nb::tuple kernels_of(const Model &m) {
   return nb::tuple(all);
 }
 
-void load_constants(Model &m, nb::sequence names, nb::sequence values) {
+void load_constants(Model &m, const nb::sequence &names, const nb::sequence &values) {
   const size_t count = nb::len(names);
   std::vector<std::string> texts(count);
   std::vector<const char *> fqns(count);
@@ -107,7 +107,7 @@ void swap_constants(Model &m) {
   if (status != SEALIFT_OK) raise(status, message);
 }
 
-void set_structure(Model &m, bool is_flat, nb::tuple names, int structure, bool has_state) {
+void set_structure(Model &m, bool is_flat, const nb::tuple &names, int structure, bool has_state) {
   m.is_flat = is_flat;
   for (PyObject *name : m.names) Py_DECREF(name);
   m.names.clear();
