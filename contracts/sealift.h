@@ -71,7 +71,7 @@ SEALIFT_API void sealift_open_options_init(sealift_open_options *options);
 
 /* Reads, verifies and loads one model of a package. `options` may be NULL. On failure *out is NULL. Thread-safe. */
 SEALIFT_API sealift_status sealift_open(const char *path, const sealift_open_options *options, sealift_model **out, char *err, size_t err_len);
-/* The model must have no context left. NULL is ignored. */
+/* Ends the handle. Contexts that are left keep what they need of the model until they are destroyed. NULL is ignored. */
 SEALIFT_API void sealift_close(sealift_model *model);
 
 typedef struct sealift_dim {
@@ -92,12 +92,14 @@ SEALIFT_API const char *sealift_model_isa(const sealift_model *model);         /
 SEALIFT_API int32_t sealift_model_num_threads(const sealift_model *model);
 SEALIFT_API int32_t sealift_num_inputs(const sealift_model *model);
 SEALIFT_API int32_t sealift_num_outputs(const sealift_model *model);
-SEALIFT_API const sealift_tensor_info *sealift_input_info(const sealift_model *model, int32_t index);  /* NULL if out of range */
+/* NULL if out of range. The infos of a kind lie in one array: [0] leads to all of them (so do those of the constants and the kernels). */
+SEALIFT_API const sealift_tensor_info *sealift_input_info(const sealift_model *model, int32_t index);
 SEALIFT_API const sealift_tensor_info *sealift_output_info(const sealift_model *model, int32_t index);
 /* The exported call's structure, as torch.utils._pytree.treespec_dumps writes it. */
 SEALIFT_API const char *sealift_input_spec(const sealift_model *model);
 SEALIFT_API const char *sealift_output_spec(const sealift_model *model);
-/* The bytes of a member of the package ("sealift/manifest.json"), or NULL; they live as long as the model. */
+/* The bytes of a member of the package ("sealift/manifest.json"), NUL-terminated, or NULL where there is none or it differs from its digest;
+ * they live as long as the model. */
 SEALIFT_API const char *sealift_member(const sealift_model *model, const char *name, size_t *size_bytes);
 
 /* ---- constants ----------------------------------------------------------------------------------------------------------- */
@@ -133,7 +135,8 @@ SEALIFT_API sealift_status sealift_context_clone(const sealift_context *context,
 SEALIFT_API sealift_status sealift_output_shapes(sealift_context *context, int32_t num_inputs, const DLTensor *inputs, int64_t (*shapes)[16],
                                                  int64_t (*strides)[16], char *err, size_t err_len);
 
-/* Runs with outputs that the caller allocated: right dtype and shape, any strides that do not overlap.
+/* Runs with outputs that the caller allocated: right dtype and shape, any strides that do not overlap. One tensor for each output; one that
+ * is None is not looked at. An output may lie over an input: the run then goes through memory of the context's.
  * Inputs of any strides are taken; those that are not row-major are copied first. */
 SEALIFT_API sealift_status sealift_run_into(sealift_context *context, int32_t num_inputs, const DLTensor *inputs, int32_t num_outputs,
                                             const DLTensor *outputs, char *err, size_t err_len);
@@ -158,7 +161,7 @@ typedef struct sealift_record {
   const sealift_kernel_info *kernel;
   uint64_t start_ns;         /* CLOCK_MONOTONIC */
   uint64_t dur_ns;           /* 0 in on_begin */
-  uint64_t weight;           /* how many kernels this one stands for: 1 / sampling probability */
+  uint64_t weight;           /* how many kernels this one stands for: 1 / sampling probability, rounded up or down at random to keep the mean */
   const void *context;       /* the sealift_context */
 } sealift_record;
 
@@ -167,7 +170,8 @@ typedef void *(*sealift_on_begin)(void *user, const sealift_record *record);
 typedef void (*sealift_on_end)(void *user, void *begun, const sealift_record *record);
 typedef uint64_t sealift_callback; /* 0: none */
 
-/* Process-wide, from the next run of every context on. Each kernel is recorded with the given probability, independently; 1.0: all. */
+/* Process-wide, from the next run of every context on. Each kernel is recorded with the given probability, in (0, 1], independently; 1.0: all.
+ * At most 16 at a time (SEALIFT_ERROR_MEMORY beyond). */
 SEALIFT_API sealift_status sealift_add_callback(sealift_on_begin on_begin, sealift_on_end on_end, void *user, double sampling_probability,
                                                 sealift_callback *out);
 /* Returns when no run is inside the callback any more. */

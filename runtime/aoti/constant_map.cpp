@@ -4,7 +4,7 @@
 
 #include <new>
 
-namespace sealift {
+namespace sealift::runtime {
 
 bool ConstantMap::insert(const char *name, TensorHandle handle) {
   constexpr size_t HASH_SEED = 0xc70f6907;  // std::hash<std::string>'s
@@ -35,4 +35,4 @@ bool ConstantMap::insert(const char *name, TensorHandle handle) {
   return true;
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

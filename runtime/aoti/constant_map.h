@@ -3,7 +3,7 @@
 
 #include "torch_shim.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 struct ConstantEntry {  // AOTInductorConstantMapEntry
   const char *name;
@@ -59,4 +59,4 @@ class ConstantMap {
   const TorchShim &shim_;
 };
 
-}  // namespace sealift
+}  // namespace sealift::runtime

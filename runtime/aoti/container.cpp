@@ -20,7 +20,7 @@
 
 #include "glibc_baseline.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -539,4 +539,4 @@ void Container::record_end(sealift_frame *frame, int32_t, uint64_t token) {
   if (token != 0) runner.container->shim_.aoti_record_function_end(runner.record);
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

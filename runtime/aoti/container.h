@@ -9,7 +9,7 @@
 #include "sealift_model.h"
 #include "torch_shim.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 class Container {
  public:
@@ -71,4 +71,4 @@ class Container {
   size_t num_extracted_ = 0;
 };
 
-}  // namespace sealift
+}  // namespace sealift::runtime

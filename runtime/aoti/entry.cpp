@@ -10,11 +10,11 @@
 
 #define AOTI extern "C" __attribute__((visibility("default"))) int32_t
 
-using sealift::ConstantEntry;
-using sealift::ConstantMap;
-using sealift::Container;
-using sealift::ErrorText;
-using sealift::TensorHandle;
+using sealift::runtime::ConstantEntry;
+using sealift::runtime::ConstantMap;
+using sealift::runtime::Container;
+using sealift::runtime::ErrorText;
+using sealift::runtime::TensorHandle;
 
 namespace {
 
@@ -38,7 +38,7 @@ Container &of(void *container) { return *static_cast<Container *>(container); }
 const sealift_constant_spec *constant_at(void *container, size_t index) {
   const sealift_model_api &api = of(container).api();
   if (index < static_cast<size_t>(api.num_constants)) return &api.constants[index];
-  sealift::fail(error_text(), SEALIFT_ERROR_ARGUMENT, "the model has no constant %zu", index);
+  sealift::runtime::fail(error_text(), SEALIFT_ERROR_ARGUMENT, "the model has no constant %zu", index);
   return nullptr;
 }
 
@@ -58,7 +58,7 @@ int32_t update(void *container, const ConstantEntry *entries, size_t count, bool
 int32_t update_from_map(void *container, void *map, bool use_inactive, bool must_be_all) {
   size_t count;
   ConstantEntry *entries = entries_of(container, map, &count);
-  if (entries == nullptr) return loud(sealift::fail(error_text(), SEALIFT_ERROR_MEMORY, "out of memory"));
+  if (entries == nullptr) return loud(sealift::runtime::fail(error_text(), SEALIFT_ERROR_MEMORY, "out of memory"));
   const int32_t failed = update(container, entries, count, use_inactive, must_be_all);
   free(entries);
   return failed;
@@ -68,7 +68,7 @@ int32_t create(void **container, const char *device, void *caller) {
   const ErrorText err = error_text();
   *container = nullptr;
   if (device != nullptr && strncmp(device, "cpu", 3) != 0) {
-    return loud(sealift::fail(err, SEALIFT_ERROR_DEVICE, "the model is compiled for the CPU, not for '%s'; help: load it without a device index", device));
+    return loud(sealift::runtime::fail(err, SEALIFT_ERROR_DEVICE, "the model is compiled for the CPU, not for '%s'; help: load it without a device index", device));
   }
   *container = Container::create(sealift_model_get_api(SEALIFT_MODEL_ABI_VERSION), caller, reinterpret_cast<void *>(&create), err);
   return loud(*container == nullptr ? SEALIFT_ERROR_LIBRARY : SEALIFT_OK);
@@ -106,14 +106,14 @@ AOTI AOTInductorModelContainerGetNumOutputs(void *container, size_t *count) {
 
 AOTI AOTInductorModelContainerGetInputName(void *container, size_t index, const char **name) {
   const sealift_model_api &api = of(container).api();
-  if (index >= static_cast<size_t>(api.num_inputs)) return result(sealift::fail(error_text(), SEALIFT_ERROR_ARGUMENT, "the model has no input %zu", index));
+  if (index >= static_cast<size_t>(api.num_inputs)) return result(sealift::runtime::fail(error_text(), SEALIFT_ERROR_ARGUMENT, "the model has no input %zu", index));
   *name = api.inputs[index].name;
   return 0;
 }
 
 AOTI AOTInductorModelContainerGetOutputName(void *container, size_t index, const char **name) {
   const sealift_model_api &api = of(container).api();
-  if (index >= static_cast<size_t>(api.num_outputs)) return result(sealift::fail(error_text(), SEALIFT_ERROR_ARGUMENT, "the model has no output %zu", index));
+  if (index >= static_cast<size_t>(api.num_outputs)) return result(sealift::runtime::fail(error_text(), SEALIFT_ERROR_ARGUMENT, "the model has no output %zu", index));
   *name = api.outputs[index].name == nullptr ? "" : api.outputs[index].name;
   return 0;
 }
@@ -166,7 +166,7 @@ AOTI AOTInductorModelContainerGetConstantFromFolded(void *container, size_t inde
 AOTI AOTInductorModelContainerGetConstantDataSize(void *container, size_t index, size_t *bytes) {
   const sealift_constant_spec *constant = constant_at(container, index);
   if (constant == nullptr) return 1;
-  *bytes = static_cast<size_t>(sealift::row_major_bytes(*constant));
+  *bytes = static_cast<size_t>(sealift::runtime::row_major_bytes(*constant));
   return 0;
 }
 
@@ -229,7 +229,7 @@ AOTI AOTInductorModelContainerExtractConstantsMap(void *container, void *map, bo
   if (status != SEALIFT_OK) return loud(status);
   ConstantMap constants(map, of(container).shim());
   for (size_t i = 0; i < count; ++i) {
-    if (!constants.insert(entries[i].name, entries[i].handle)) return loud(sealift::fail(error_text(), SEALIFT_ERROR_LIBRARY, "this process has no libstdc++.so.6 to make a constant map with"));
+    if (!constants.insert(entries[i].name, entries[i].handle)) return loud(sealift::runtime::fail(error_text(), SEALIFT_ERROR_LIBRARY, "this process has no libstdc++.so.6 to make a constant map with"));
   }
   return 0;
 }

@@ -5,7 +5,7 @@
 #include "dtype.h"
 #include "glibc_baseline.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -73,4 +73,4 @@ sealift_status bind_torch(TorchShim &shim, void *caller, ErrorText err) {
   return SEALIFT_OK;
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

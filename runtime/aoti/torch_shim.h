@@ -5,7 +5,7 @@
 
 #include "status.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 using TensorHandle = struct TensorOpaque *;          // at::Tensor *
 using RecordFunctionHandle = struct RecordOpaque *;
@@ -41,4 +41,4 @@ struct TorchShim {
 // scope, then in the image that `caller`, an address in whoever called us, belongs to, then in a loaded libtorch_cpu.so.
 sealift_status bind_torch(TorchShim &shim, void *caller, ErrorText err);
 
-}  // namespace sealift
+}  // namespace sealift::runtime

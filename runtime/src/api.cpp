@@ -12,9 +12,9 @@
 #include "dtype.h"
 #include "failure.h"
 
-using sealift::Context;
-using sealift::ErrorText;
-using sealift::fail;
+using sealift::runtime::Context;
+using sealift::runtime::ErrorText;
+using sealift::runtime::fail;
 
 namespace {
 
@@ -22,7 +22,7 @@ template <class Body>
 sealift_status guarded(ErrorText err, Body body) noexcept {
   try {
     return body();
-  } catch (const sealift::Failure &failure) {
+  } catch (const sealift::runtime::Failure &failure) {
     return fail(err, failure.status(), "%s", failure.what());
   } catch (const std::bad_alloc &) {
     return fail(err, SEALIFT_ERROR_MEMORY, "out of memory");
@@ -101,7 +101,7 @@ OwnedTensor *make_tensor(const Context &core, int32_t output) {
   managed.manager_ctx = nullptr;
   managed.deleter = free_tensor;
   managed.flags = 0;
-  managed.dl_tensor = DLTensor{static_cast<char *>(memory) + HEADER_BYTES, DLDevice{kDLCPU, 0}, spec.rank, sealift::dlpack_dtype(spec.dtype), tensor->shape, tensor->strides, 0};
+  managed.dl_tensor = DLTensor{static_cast<char *>(memory) + HEADER_BYTES, DLDevice{kDLCPU, 0}, spec.rank, sealift::runtime::dlpack_dtype(spec.dtype), tensor->shape, tensor->strides, 0};
   return tensor;
 }
 
@@ -119,7 +119,7 @@ sealift_context *new_context(sealift_model &model, ErrorText err, sealift_status
 
 // ---- models --------------------------------------------------------------------------------------------------------------
 
-const char *sealift_status_code(sealift_status status) { return sealift::status_code(status); }
+const char *sealift_status_code(sealift_status status) { return sealift::runtime::status_code(status); }
 
 const char *sealift_version(void) { return SEALIFT_VERSION_TEXT; }
 
@@ -150,7 +150,7 @@ void sealift_close(sealift_model *model) {
 }
 
 const char *sealift_model_name(const sealift_model *model) { return model->name.c_str(); }
-const char *sealift_model_isa(const sealift_model *model) { return sealift::isa_name(model->isa); }
+const char *sealift_model_isa(const sealift_model *model) { return sealift::runtime::isa_name(model->isa); }
 int32_t sealift_model_num_threads(const sealift_model *model) { return model->num_threads; }
 int32_t sealift_num_inputs(const sealift_model *model) { return model->api.num_inputs; }
 int32_t sealift_num_outputs(const sealift_model *model) { return model->api.num_outputs; }
@@ -340,15 +340,15 @@ sealift_status sealift_add_callback(sealift_on_begin on_begin, sealift_on_end on
   *out = 0;
   if ((on_begin == nullptr && on_end == nullptr) || !(sampling_probability > 0 && sampling_probability <= 1)) return SEALIFT_ERROR_ARGUMENT;
   return guarded(ErrorText{nullptr, 0}, [&] {
-    *out = sealift::add_callback(on_begin, on_end, user, sampling_probability);
+    *out = sealift::runtime::add_callback(on_begin, on_end, user, sampling_probability);
     return *out == 0 ? SEALIFT_ERROR_MEMORY : SEALIFT_OK;
   });
 }
 
 sealift_status sealift_remove_callback(sealift_callback callback) {
-  return guarded(ErrorText{nullptr, 0}, [&] { return sealift::remove_callback(callback) ? SEALIFT_OK : SEALIFT_ERROR_ARGUMENT; });
+  return guarded(ErrorText{nullptr, 0}, [&] { return sealift::runtime::remove_callback(callback) ? SEALIFT_OK : SEALIFT_ERROR_ARGUMENT; });
 }
 
 // ---- the machine ---------------------------------------------------------------------------------------------------------
 
-uint32_t sealift_machine_isas(void) { return sealift::machine_isas(); }
+uint32_t sealift_machine_isas(void) { return sealift::runtime::machine_isas(); }

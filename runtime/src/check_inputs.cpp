@@ -6,7 +6,7 @@
 #include "dtype.h"
 #include "model_table.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -88,4 +88,4 @@ sealift_status check_inputs(const sealift_model_api &api, int32_t num_inputs, co
   return SEALIFT_OK;
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -5,7 +5,7 @@
 #include "sealift_model.h"
 #include "status.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 enum class Sizes { SAME, CHANGED };
 
@@ -14,4 +14,4 @@ enum class Sizes { SAME, CHANGED };
 sealift_status check_inputs(const sealift_model_api &api, int32_t num_inputs, const DLTensor *inputs, int64_t *sizes, bool known, Sizes *changed,
                             ErrorText err);
 
-}  // namespace sealift
+}  // namespace sealift::runtime

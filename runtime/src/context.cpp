@@ -12,7 +12,7 @@
 #include "strided_copy.h"
 #include "thread_pool.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -417,4 +417,4 @@ void Context::parallel_for(sealift_frame *frame, int64_t count, int64_t grain, s
   fn(arg, 0, count, 0);
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

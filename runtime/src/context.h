@@ -9,7 +9,7 @@
 #include "sealift_model.h"
 #include "status.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 // Memory that only grows, 64-byte aligned; its content is lost when it does.
 class Block {
@@ -95,4 +95,4 @@ class Context {
   Block input_staging_, output_staging_, state_memory_;
 };
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -11,7 +11,7 @@
 #include <cpuid.h>
 #endif
 
-namespace sealift {
+namespace sealift::runtime {
 
 #if defined(__x86_64__)
 namespace {
@@ -104,4 +104,4 @@ int32_t usable_cores() {
   return cores > 0 ? cores : 1;
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-namespace sealift {
+namespace sealift::runtime {
 
 // Bit i: sealift_isa i runs here (the operating system saves its registers too).
 uint32_t machine_isas();
@@ -20,4 +20,4 @@ const char *isa_names(uint32_t mask, char (&buffer)[64]);
 // Cores that this process may use (its affinity mask), at least 1.
 int32_t usable_cores();
 
-}  // namespace sealift
+}  // namespace sealift::runtime

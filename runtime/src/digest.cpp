@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -216,4 +216,4 @@ std::string crc32c_hex(uint32_t crc) {
   return text;
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace sealift {
+namespace sealift::runtime {
 
 class Sha256 {
  public:
@@ -30,4 +30,4 @@ uint32_t crc32c_portable(const void *data, size_t bytes, uint32_t before = 0);
 
 std::string crc32c_hex(uint32_t crc);
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-namespace sealift {
+namespace sealift::runtime {
 
 const char *dtype_name(DLDataType type, char (&buffer)[32]) {
   for (int32_t dtype = 0; dtype < NUM_DTYPES; ++dtype) {
@@ -21,4 +21,4 @@ const char *dtype_name(DLDataType type, char (&buffer)[32]) {
   return buffer;
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

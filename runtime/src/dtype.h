@@ -4,7 +4,7 @@
 #include "dlpack/dlpack.h"
 #include "sealift_model.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 struct DtypeInfo {
   const char *name;
@@ -30,4 +30,4 @@ inline DLDataType dlpack_dtype(int32_t dtype) { return DLDataType{DTYPES[dtype].
 // A name for messages; `buffer` holds the ones that sealift does not know.
 const char *dtype_name(DLDataType type, char (&buffer)[32]);
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -7,7 +7,7 @@
 
 #include "sealift.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 class Failure : public std::exception {
  public:
@@ -25,4 +25,4 @@ class Failure : public std::exception {
   std::string message_;
 };
 
-}  // namespace sealift
+}  // namespace sealift::runtime

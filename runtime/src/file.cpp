@@ -10,7 +10,7 @@
 
 #include "failure.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -85,4 +85,4 @@ Mapping &Mapping::operator=(Mapping &&other) noexcept {
   return *this;
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

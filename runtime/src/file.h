@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace sealift {
+namespace sealift::runtime {
 
 class FileDescriptor {
  public:
@@ -61,4 +61,4 @@ class Mapping {
   uint64_t size_bytes_ = 0;
 };
 
-}  // namespace sealift
+}  // namespace sealift::runtime

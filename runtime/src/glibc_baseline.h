@@ -26,7 +26,7 @@ __asm__(".symver dlerror, dlerror@GLIBC_2.2.5");
 #pragma weak dladdr
 #pragma weak dlerror
 
-namespace sealift {
+namespace sealift::runtime {
 inline bool can_make_threads() { return &pthread_create != nullptr && &pthread_join != nullptr; }
 inline bool can_load_libraries() { return &dlopen != nullptr && &dlclose != nullptr && &dlsym != nullptr && &dladdr != nullptr && &dlerror != nullptr; }
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -12,7 +12,7 @@
 #include "failure.h"
 #include "glibc_baseline.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -82,4 +82,4 @@ Library::~Library() {
   }
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

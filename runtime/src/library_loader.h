@@ -7,7 +7,7 @@
 #include "package.h"
 #include "sealift_model.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 class Library {
  public:
@@ -27,4 +27,4 @@ class Library {
   const sealift_model_api *api_ = nullptr;
 };
 
-}  // namespace sealift
+}  // namespace sealift::runtime

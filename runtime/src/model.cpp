@@ -9,25 +9,25 @@
 #include "failure.h"
 #include "model_table.h"
 
-using sealift::Failure;
+using sealift::runtime::Failure;
 
 namespace {
 
-sealift::Mapping map_weights(const sealift::Package &package, const std::string &model, bool verify) {
-  const sealift::Package::Member *member = package.weights(model);
-  if (member == nullptr) return sealift::Mapping();
+sealift::runtime::Mapping map_weights(const sealift::runtime::Package &package, const std::string &model, bool verify) {
+  const sealift::runtime::Package::Member *member = package.weights(model);
+  if (member == nullptr) return sealift::runtime::Mapping();
   if (member->offset % 64 != 0) {
     throw Failure(SEALIFT_ERROR_PACKAGE, package.path() + ": member '" + member->name + "' does not start at a multiple of 64 bytes; help: it was packed by another tool: compile the model again");
   }
-  sealift::Mapping mapping(package.file(), member->offset, member->size_bytes);
+  sealift::runtime::Mapping mapping(package.file(), member->offset, member->size_bytes);
   if (verify) package.verify_weights(*member, mapping);
   return mapping;
 }
 
 // Called in the initializer list, where the table is first used.
-const sealift_model_api &checked(const sealift::Library &library, const sealift::Package &package, const sealift::Mapping &weights) {
+const sealift_model_api &checked(const sealift::runtime::Library &library, const sealift::runtime::Package &package, const sealift::runtime::Mapping &weights) {
   char text[512];
-  const sealift_status status = sealift::check_model_table(library.api(), sealift::ErrorText{text, sizeof text});
+  const sealift_status status = sealift::runtime::check_model_table(library.api(), sealift::runtime::ErrorText{text, sizeof text});
   if (status != SEALIFT_OK) throw Failure(status, package.path() + ": " + (strchr(text, ']') + 2));
   if (weights.size_bytes() < library.api()->weights_bytes) {
     throw Failure(SEALIFT_ERROR_PACKAGE, package.path() + ": the weights are missing or too short (" + std::to_string(weights.size_bytes()) + " bytes, the model needs " +
@@ -36,14 +36,14 @@ const sealift_model_api &checked(const sealift::Library &library, const sealift:
   return *library.api();
 }
 
-int32_t choose_isa(const sealift::Package &package, const sealift_model_api &api, int32_t wanted) {
-  const uint32_t built = sealift::built_isas(api), machine = sealift::machine_isas();
+int32_t choose_isa(const sealift::runtime::Package &package, const sealift_model_api &api, int32_t wanted) {
+  const uint32_t built = sealift::runtime::built_isas(api), machine = sealift::runtime::machine_isas();
   char built_text[64], machine_text[64];
-  const std::string both = std::string("built for ") + sealift::isa_names(built, built_text) + "; this machine has " + sealift::isa_names(machine, machine_text);
+  const std::string both = std::string("built for ") + sealift::runtime::isa_names(built, built_text) + "; this machine has " + sealift::runtime::isa_names(machine, machine_text);
   if (wanted < -1 || wanted >= SEALIFT_ISA_COUNT) throw Failure(SEALIFT_ERROR_ARGUMENT, "there is no instruction set " + std::to_string(wanted) + "; help: pass -1, or a sealift_isa");
-  const int32_t best = sealift::best_isa(wanted < 0 ? built : built & (1u << wanted), machine);
+  const int32_t best = sealift::runtime::best_isa(wanted < 0 ? built : built & (1u << wanted), machine);
   if (best < 0) {
-    throw Failure(SEALIFT_ERROR_ISA, package.path() + ": model '" + api.name + "' cannot run" + (wanted < 0 ? "" : std::string(" with ") + sealift::isa_name(wanted)) + " here: " + both +
+    throw Failure(SEALIFT_ERROR_ISA, package.path() + ": model '" + api.name + "' cannot run" + (wanted < 0 ? "" : std::string(" with ") + sealift::runtime::isa_name(wanted)) + " here: " + both +
                                          "; help: compile it for this machine's instruction set as well");
   }
   return best;
@@ -51,7 +51,7 @@ int32_t choose_isa(const sealift::Package &package, const sealift_model_api &api
 
 int32_t choose_threads(int32_t wanted) {
   if (wanted < 0 || wanted > 1024) throw Failure(SEALIFT_ERROR_ARGUMENT, "num_threads is " + std::to_string(wanted) + "; help: pass 1..1024, or 0 for every core");
-  return wanted == 0 ? sealift::usable_cores() : wanted;
+  return wanted == 0 ? sealift::runtime::usable_cores() : wanted;
 }
 
 }  // namespace
@@ -80,8 +80,8 @@ void sealift_model::describe() {
     high[static_cast<size_t>(s)] = std::min(api.symbols[s].max, LARGE);
     bounded = bounded && api.symbols[s].max <= LARGE;
   }
-  sealift::compute_sizes(api, low.data());
-  sealift::compute_sizes(api, high.data());
+  sealift::runtime::compute_sizes(api, low.data());
+  sealift::runtime::compute_sizes(api, high.data());
   auto dim = [&](const sealift_tensor_spec &tensor, int32_t d) {
     const sealift_size_slot slot = tensor.shape[d];
     if (slot < api.num_symbols) return sealift_dim{tensor.shape_text[d], api.symbols[slot].min, api.symbols[slot].max};
@@ -97,14 +97,14 @@ void sealift_model::describe() {
     const sealift_dim *first = dims.data() + dims.size();
     const bool none = tensor.optional != 0;
     for (int32_t d = 0; d < tensor.rank && !none; ++d) dims.push_back(dim(tensor, d));
-    const DLDataType dtype = none ? DLDataType{kDLOpaqueHandle, 0, 0} : sealift::dlpack_dtype(tensor.dtype);
+    const DLDataType dtype = none ? DLDataType{kDLOpaqueHandle, 0, 0} : sealift::runtime::dlpack_dtype(tensor.dtype);
     infos.push_back(sealift_tensor_info{tensor.name, dtype, none ? 0 : tensor.rank, first, none ? 1 : 0});
   };
   for (int32_t i = 0; i < api.num_inputs; ++i) add(inputs, api.inputs[i]);
   for (int32_t i = 0; i < api.num_outputs; ++i) add(outputs, api.outputs[i]);
   for (int32_t i = 0; i < api.num_constants; ++i) {
     const sealift_constant_spec &constant = api.constants[i];
-    constants.push_back(sealift_constant_info{constant.fqn, sealift::dlpack_dtype(constant.dtype), constant.rank, constant.shape});
+    constants.push_back(sealift_constant_info{constant.fqn, sealift::runtime::dlpack_dtype(constant.dtype), constant.rank, constant.shape});
   }
   for (int32_t i = 0; i < api.num_kernels; ++i) kernels.push_back(sealift_kernel_info{i, api.kernels[i].name, api.kernels[i].ops, api.kernels[i].origin});
 }

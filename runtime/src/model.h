@@ -16,14 +16,14 @@
 struct sealift_model {
   sealift_model(const char *path, const sealift_open_options &options);
 
-  sealift::Package package;
+  sealift::runtime::Package package;
   std::string name;
-  sealift::Mapping weights_file;  // outlives the library's runs
-  sealift::Library library;
+  sealift::runtime::Mapping weights_file;  // outlives the library's runs
+  sealift::runtime::Library library;
   const sealift_model_api &api;
   int32_t isa;
   int32_t num_threads;
-  sealift::WeightSets weight_sets;
+  sealift::runtime::WeightSets weight_sets;
   std::vector<sealift_tensor_info> inputs, outputs;
   std::vector<sealift_dim> dims;  // of all tensors
   std::vector<sealift_constant_info> constants;

@@ -3,7 +3,7 @@
 #include "dtype.h"
 #include "pack_layout.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -100,4 +100,4 @@ sealift_status check_model_table(const sealift_model_api *table, ErrorText err) 
   return SEALIFT_OK;
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -4,7 +4,7 @@
 #include "sealift_model.h"
 #include "status.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 // Whether this host can use the table. A violation is our own bug or a library of another version: E-LIBRARY-001.
 sealift_status check_model_table(const sealift_model_api *api, ErrorText err);
@@ -17,4 +17,4 @@ inline void compute_sizes(const sealift_model_api &api, int64_t *sizes) {
   if (api.compute_sizes != nullptr) api.compute_sizes(sizes);
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -7,7 +7,7 @@
 #include "dtype.h"
 #include "sealift_model.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 inline constexpr int64_t PANEL = 32;  // rows of the [n, k] matrix side by side; the same for every instruction set
 
@@ -88,4 +88,4 @@ inline void unpack(const sealift_constant_spec &constant, int32_t layout, const 
   }
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

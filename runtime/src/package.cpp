@@ -8,7 +8,7 @@
 
 #include "failure.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -171,4 +171,4 @@ const std::string *Package::content(const std::string &name) {
   return &contents_.emplace(name, std::move(bytes)).first->second;
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -12,7 +12,7 @@
 #include "file.h"
 #include "zip_reader.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 class Package {
  public:
@@ -54,4 +54,4 @@ class Package {
   std::map<std::string, std::string> contents_;
 };
 
-}  // namespace sealift
+}  // namespace sealift::runtime

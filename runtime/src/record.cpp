@@ -10,7 +10,7 @@
 
 #include "context_handle.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -179,4 +179,4 @@ bool remove_callback(sealift_callback callback) {
   return true;
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -8,7 +8,7 @@
 
 struct sealift_context;
 
-namespace sealift {
+namespace sealift::runtime {
 
 inline constexpr int MAX_CALLBACKS = 16;
 
@@ -49,4 +49,4 @@ class RecordStream {
   Listener listeners_[MAX_CALLBACKS] = {};
 };
 
-}  // namespace sealift
+}  // namespace sealift::runtime

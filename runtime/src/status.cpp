@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-namespace sealift {
+namespace sealift::runtime {
 
 const char *status_code(sealift_status status) {
   switch (status) {
@@ -46,4 +46,4 @@ sealift_status fail(ErrorText err, sealift_status status, const char *format, ..
   return status;
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

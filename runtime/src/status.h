@@ -5,7 +5,7 @@
 
 #include "sealift.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 // Where a message goes; `text` may be NULL. Nothing is written on success.
 struct ErrorText {
@@ -18,4 +18,4 @@ const char *status_code(sealift_status status);
 // Writes "[<code>] <message>" as one line (control characters become '?') and returns `status`.
 sealift_status fail(ErrorText err, sealift_status status, const char *format, ...) __attribute__((format(printf, 3, 4), cold));
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -4,7 +4,7 @@
 
 #include "sealift_model.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -67,4 +67,4 @@ void copy_strided(char *dst, const int64_t *dst_strides, const char *src, const 
   }
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

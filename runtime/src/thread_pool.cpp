@@ -13,7 +13,7 @@
 #include "cpu.h"
 #include "glibc_baseline.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -198,4 +198,4 @@ void ThreadPool::after_fork_in_child() {
   pool.release();
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

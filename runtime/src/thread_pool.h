@@ -12,7 +12,7 @@
 
 #include "sealift_model.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 class ThreadPool {
  public:
@@ -67,4 +67,4 @@ class ThreadPool {
   alignas(64) Worker *workers_[MAX_WORKERS] = {};
 };
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -11,7 +11,7 @@
 #include "pack_layout.h"
 #include "strided_copy.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -107,4 +107,4 @@ void WeightSets::swap() {
   version_.fetch_add(1, std::memory_order_release);
 }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -11,7 +11,7 @@
 #include "dlpack/dlpack.h"
 #include "sealift_model.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 struct WeightSet {
   std::vector<const void *> pointers;           // [num_weights]
@@ -38,4 +38,4 @@ class WeightSets {
   std::atomic<uint64_t> version_{1};
 };
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -6,7 +6,7 @@
 
 #include "failure.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 namespace {
 
@@ -224,4 +224,4 @@ ZipDirectory Reader::read() {
 
 ZipDirectory read_zip(const File &file) { return Reader(file).read(); }
 
-}  // namespace sealift
+}  // namespace sealift::runtime

@@ -8,7 +8,7 @@
 
 #include "file.h"
 
-namespace sealift {
+namespace sealift::runtime {
 
 struct ZipEntry {
   std::string name;  // below the top directory
@@ -23,4 +23,4 @@ struct ZipDirectory {
 // Failure E-PACKAGE-001 for whatever breaks a rule.
 ZipDirectory read_zip(const File &file);
 
-}  // namespace sealift
+}  // namespace sealift::runtime

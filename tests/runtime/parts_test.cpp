@@ -10,7 +10,7 @@
 #include "strided_copy.h"
 #include "thread_pool.h"
 
-using namespace sealift;
+using namespace sealift::runtime;
 
 namespace {
 

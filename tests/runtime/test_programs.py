@@ -11,7 +11,7 @@ import pytest
 GLIBC_LIMIT = (2, 28)
 
 
-@pytest.mark.parametrize("program", ["runtime_test", "parts_test", "damage_test", "hpp_test", "c_header_test"])
+@pytest.mark.parametrize("program", ["runtime_test", "parts_test", "damage_test", "hpp_test", "hpp_static_test", "c_header_test"])
 def test_program_passes(build: Path, program: str) -> None:
     done = subprocess.run([str(build / "tests" / program)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
