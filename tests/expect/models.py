@@ -46,8 +46,8 @@ def weights_of(graph: Graph, seed: int = 0) -> dict[str, Array]:
     """By fqn; the same for the same graph."""
     rng = np.random.default_rng(seed)
     named = [(c.value, c.fqn) for c in graph.constants] + [(s.value, s.fqn) for s in graph.states]
-    return {fqn: random_array(v.type, {}, rng) * np.asarray(0.3, numpy_dtype(v.type.dtype)) if v.type.dtype.is_float else random_array(v.type, {}, rng)
-            for v, fqn in named}  # fmt: skip
+    arrays = {fqn: random_array(v.type, {}, rng) for v, fqn in named}
+    return {fqn: a * np.asarray(0.3, a.dtype) if a.dtype.kind == "f" else a for fqn, a in arrays.items()}
 
 
 def inputs_of(graph: Graph, sizes: Mapping[str, int], seed: int = 1) -> dict[str, Array]:

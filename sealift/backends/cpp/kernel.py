@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from sealift.backends.cpp.family_calls import ROW_MAJOR, CallContext, emit_call
-from sealift.backends.cpp.spelling import LANE, STORAGE, identifier, size_text
+from sealift.backends.cpp.spelling import LANE, STORAGE, identifier, size_text, unique_identifiers
 from sealift.backends.cpp.stage import Lines, StageContext, emit_split_map, emit_stage
 from sealift.ir.dim import ONE, Dim, Sym
 from sealift.ir.loop.expr import Buffer
@@ -43,7 +43,8 @@ class KernelSource:
 
 
 def size_names(loops: Loops) -> dict[Sym, str]:
-    return {s: identifier(s.name) for s in loops.sizes}
+    names = unique_identifiers(s.name for s in loops.sizes)
+    return {s: names[s.name] for s in loops.sizes}
 
 
 def emit_kernels(loops: Loops, plan: MemoryPlan) -> KernelSource:
@@ -143,7 +144,7 @@ class _KernelEmitter:
 
     def _function(self, position: int, kernel: Kernel, buffers: list[Buffer], nest: KernelNest, parameters: str = TASK_PARAMETERS) -> str:
         """The name of the kernel's function, written now or for an earlier kernel of the same text."""
-        pointers = _unique_names(buffers, set(self.names.values()))
+        pointers = unique_identifiers((b.name for b in buffers), self.names.values())
         body = self._body(kernel, buffers, pointers, nest)
         canonical = self._body(kernel, buffers, {b.name: f"p{i}" for i, b in enumerate(buffers)}, nest)
         if parameters + canonical in self.by_text:
@@ -238,21 +239,3 @@ def _outside_buffers(kernel: Kernel) -> list[Buffer]:
         for b in outputs_of(stage):
             found.setdefault(b.name, b)
     return [b for b in found.values() if b.kind != "row"]
-
-
-def _unique_names(buffers: list[Buffer], taken: set[str]) -> dict[str, str]:
-    used = set(taken) | {"row", "begin", "end", "worker", "frame", "task", "arg"}
-    names: dict[str, str] = {}
-    for b in buffers:
-        name = base = identifier(b.name)
-        suffix = 2
-        while name in used or _looks_internal(name):
-            name = f"{base}_{suffix}"
-            suffix += 1
-        used.add(name)
-        names[b.name] = name
-    return names
-
-
-def _looks_internal(name: str) -> bool:
-    return re.fullmatch(r"(v|i|r|row|batch)\d+", name) is not None

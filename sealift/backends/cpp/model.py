@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sealift.backends.cpp.kernel import KernelSource, emit_kernels, size_names
-from sealift.backends.cpp.spelling import identifier, size_text
+from sealift.backends.cpp.spelling import identifier, size_text, unique_identifiers
 from sealift.ir.dim import Dim, Sym, dim
 from sealift.ir.graph.types import Graph
 from sealift.ir.loop.expr import Buffer
@@ -136,19 +136,20 @@ def _model_unit(
         for i, (n, b) in enumerate(zip(output_names, loops.outputs))
     ]
     symbols = [_symbol_spec(s, loops) for s in loops.sizes]
+    internal = unique_identifiers([*(c.value.name for c in graph.constants), *(s.value.name for s in graph.states)])
     constants: list[str] = []
     for i, c in enumerate(graph.constants):
         shape = [str(d.value) for d in c.value.type.shape]
         parts.append(_array("int64_t", f"constant{i}_shape", shape or ["0"]))
         kind = {"parameter": 0, "buffer": 1, "tensor": 2}[c.kind]
         constants.append(
-            f"{{{_c_string(identifier(c.value.name))}, {_c_string(c.fqn)}, {c.value.type.dtype.number}, {len(shape)}, constant{i}_shape, {kind}}}"
+            f"{{{_c_string(internal[c.value.name])}, {_c_string(c.fqn)}, {c.value.type.dtype.number}, {len(shape)}, constant{i}_shape, {kind}}}"
         )
     states: list[str] = []
     for i, state in enumerate(graph.states):
         shape = [str(d.value) for d in state.value.type.shape]
         parts.append(_array("int64_t", f"state{i}_shape", shape or ["0"]))
-        name, fqn, dtype = _c_string(identifier(state.value.name)), _c_string(state.fqn), state.value.type.dtype.number
+        name, fqn, dtype = _c_string(internal[state.value.name]), _c_string(state.fqn), state.value.type.dtype.number
         constants.append(f"{{{name}, {fqn}, {dtype}, {len(shape)}, state{i}_shape, 1}}")
         states.append(f"{{{name}, {fqn}, {dtype}, {len(shape)}, state{i}_shape, {len(weights) - len(graph.states) + i}}}")
     weight_specs = [f"{{{w.constant}, {w.layout}, {w.offset_bytes}, {w.size_bytes}}}" for w in weights]

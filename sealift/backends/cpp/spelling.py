@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -109,129 +109,56 @@ def _float_text(value: float, text: str, suffix: str) -> str:
     return text + ("" if "." in text or "e" in text else ".0") + suffix
 
 
-_KEYWORDS = frozenset(
-    [
-        "alignas",
-        "alignof",
-        "and",
-        "asm",
-        "auto",
-        "bool",
-        "break",
-        "case",
-        "catch",
-        "char",
-        "class",
-        "const",
-        "continue",
-        "default",
-        "delete",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "explicit",
-        "export",
-        "extern",
-        "false",
-        "float",
-        "for",
-        "friend",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "mutable",
-        "namespace",
-        "new",
-        "not",
-        "operator",
-        "or",
-        "private",
-        "protected",
-        "public",
-        "register",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "template",
-        "this",
-        "throw",
-        "true",
-        "try",
-        "typedef",
-        "typename",
-        "union",
-        "unsigned",
-        "using",
-        "virtual",
-        "void",
-        "volatile",
-        "while",
-        "xor",
-        "frame",
-        "task",
-        "begin",
-        "end",
-        "worker",
-        "lanes",
-        "load",
-        "store",
-        "select",
-        "row",
-        "cast",
-        "splat",
-        "gather",
-        "All",
-        "Some",
-        "Sum",
-        "Prod",
-        "Min",
-        "Max",
-        "Any",
-        "Best",
-        "Vec",
-        "Mask",
-        "sizes",
-        "run",
-        "record",
-        "dispatch",
-        "main",
-        "errno",
-        "exp",
-        "log",
-        "sin",
-        "cos",
-        "tan",
-        "sqrt",
-        "abs",
-        "floor",
-        "ceil",
-        "trunc",
-        "round",
-        "pow",
-        "fma",
-        "erf",
-        "tanh",
-        "sigmoid",
-        "INFINITY",
-        "NAN",
-    ]
-)
+def _words(*texts: str) -> set[str]:
+    return {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
+
+
+_KEYWORDS = _words("""
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl const const_cast constexpr continue
+decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline int int16_t int32_t
+int64_t int8_t long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
+reinterpret_cast return short signed sizeof static static_assert static_cast struct switch template this thread_local throw true try
+typedef typeid typename uint8_t union unsigned using virtual void volatile wchar_t while xor xor_eq
+""")
+
+# What generated code calls by its name beside the primitives (kernels/loops, kernels/simd, the kernel families), and its own locals.
+_VOCABULARY = _words("""
+All AllOf ArgMax ArgMin AttentionF32 Best GemmF32 Mask Some Task Vec arg attention attention_f32 attention_f32_scratch_bytes begin
+c_tile challenge check_divisor check_index dispatch each_lane end failed fold_lanes for_lanes frame gather gather_where gemm gemm_f32
+gemm_f32_scratch_bytes iota lane0 lanes ldc load load_strided m0 m1 main mask_each_lane n0 n1 record row run sealift_frame scratch_at
+set_strides size_floor_div size_max size_min size_mod sizes splat splat_load store store_one store_strided task worker
+""")
+
+
+_RESERVED = (_KEYWORDS | _VOCABULARY | _words(*PRIMS.values(), *COMBINES.values(), *LANE.values(), *STORAGE.values(), *_ROUND_HALF.values())) - {"to"}
+_NUMBERED = re.compile(r"(?:batch|row|[ikprv])\d+(?:_[ikr]\d+)*")  # locals, and axes merged into one
+_MACRO = re.compile(r"[A-Z][A-Z0-9_]*[A-Z0-9]")  # what headers call macros
 
 
 def identifier(name: str) -> str:
-    """A C++ identifier that reads like the name."""
-    text = re.sub(r"\W+", "_", name) or "_"
+    """A C++ identifier that reads like the name, and is none of the language's, the vocabulary's or the generated code's own."""
+    text = re.sub(r"\W+", "_", name, flags=re.ASCII) or "_"
+    text = re.sub(r"_{2,}", "_", text)
     if text[0].isdigit():
         text = "_" + text
-    text = re.sub(r"_{2,}", "_", text)
-    return text + "_" if text in _KEYWORDS or text.endswith("_t") or text.startswith("k_") else text
+    if re.match(r"_[A-Z]|k\d+_", text):  # reserved to the implementation; functions of kernels
+        text = "x" + text
+    is_taken = text in _RESERVED or _NUMBERED.fullmatch(text) or _MACRO.fullmatch(text) or text.endswith("_t")
+    return text.rstrip("_") + "_" if is_taken else text
+
+
+def unique_identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
+    """An identifier for each name, no two alike and none of `taken`: the second `x` is x_2."""
+    used = set(taken)
+    found: dict[str, str] = {}
+    for name in names:
+        chosen = base = identifier(name)
+        count = 2
+        while chosen in used:
+            chosen, count = f"{base.rstrip('_')}_{count}", count + 1
+        used.add(chosen)
+        found[name] = chosen
+    return found
 
 
 def size_text(d: Dim, names: Mapping[Sym, str]) -> str:
