@@ -66,8 +66,7 @@ TEST(pool_covers_every_index_once) {
         pool.parallel_for(workers, count, grain, [](void *arg, std::int64_t begin, std::int64_t end, std::int32_t worker) {
           Task &t = *static_cast<Task *>(arg);
           if (begin >= end || begin % t.grain != 0 || (end % t.grain != 0 && end != t.count) || worker < 0 || worker >= t.workers) ++t.wrong;
-          for (std::int64_t i = begin; i < end; ++i) ++t.hits[static_cast<std::size_t>(i)];
-        }, &task);
+          for (std::int64_t i = begin; i < end; ++i) ++t.hits[static_cast<std::size_t>(i)]; }, &task);
         pool.release();
         for (const std::atomic<int> &hit : task.hits) CHECK_EQUAL(hit.load(), 1);
         CHECK_EQUAL(task.wrong.load(), 0);
@@ -110,6 +109,12 @@ TEST(packing_goes_there_and_back) {
       }
       unpack(constant, SEALIFT_ROW_MAJOR, plain.data(), back.data());
       CHECK(back == plain);
+      std::vector<unsigned char> turned(static_cast<std::size_t>(stored_bytes(constant, SEALIFT_PANEL32_T)), 0xff);
+      CHECK_EQUAL(turned.size(), static_cast<std::size_t>(32 * n) * element);  // six columns of n: one panel
+      pack(constant, SEALIFT_PANEL32_T, plain.data(), turned.data());
+      unpack(constant, SEALIFT_PANEL32_T, turned.data(), back.data());
+      CHECK(back == plain);
+      CHECK(std::memcmp(&turned[(row * 32 + k) * element], &plain[(row * 6 + k) * element], element) == 0);
     }
   }
   CHECK_EQUAL(stored_bytes(sealift_constant_spec{"w", "w", 0, 0, nullptr, 0}, 99), -1);
