@@ -3,8 +3,10 @@
 from sealift.ops import (
     attention,
     casts,
+    choice,
     convolution,
     creation,
+    distances,
     gemm,
     indexing,
     norms,
@@ -24,8 +26,10 @@ from sealift.ops.table import TABLE
 _FILES = (
     attention,
     casts,
+    choice,
     convolution,
     creation,
+    distances,
     gemm,
     indexing,
     norms,

@@ -3,6 +3,7 @@ over rows of them. Variance takes two passes: the mean, then the squared differe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from sealift.ir.dim import Dim, dim, product
@@ -10,7 +11,7 @@ from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Index, cast
 from sealift.ir.loop.prim import Combine, Prim
 from sealift.ops.arguments import Size, refuse
-from sealift.ops.lang import Builder, S, Tensor, broadcast_index, normalize_dim, prim
+from sealift.ops.lang import Builder, S, Tensor, broadcast_index, normalize_dim, prim, select
 from sealift.ops.reductions import count_of, fold, keep_dims, moments
 from sealift.ops.table import op
 from sealift.ops.views import reshaped
@@ -273,3 +274,34 @@ def batch_norm_no_stats(
     statistics = _statistics_dtype(input, weight)
     flat = [b.cast(reshaped(s, (input.shape[1],)), statistics) for s in (mean, inverse)]
     return b.cast(_affine(b, normal, *by_channel), input.dtype), flat[0], flat[1]
+
+
+@op("aten._native_batch_norm_legit.default", rtol=1e-5, atol=2e-6)
+def batch_norm_legit(
+    b: Builder,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    if training:
+        refuse("batch norm in training: export the model after model.eval()")
+    result: tuple[Tensor, Tensor, Tensor] = batch_norm_no_training(b, input, weight, bias, running_mean, running_var, momentum, eps)
+    return result
+
+
+@op("aten._safe_softmax.default", samples="softmax", rtol=2e-6, atol=1e-7)
+def safe_softmax(b: Builder, self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """softmax, but 0 in a row of nothing but -inf."""
+    result = dtype or self.dtype
+    t = b.cast(b.cast(self, result), result.compute)
+    if self.rank == 0:
+        return b.cast(b.pointwise(lambda x: select(x.eq(-math.inf), 0, prim(Prim.EXP, x - x)), t), result)
+    along = normalize_dim(dim, self.rank)
+    top = keep_dims(fold(b, Combine.MAX, t, (along,)), (along,), t.shape)
+    weights = softmax_of(b, t, along)
+    return b.cast(b.pointwise(lambda w, m: select(m.eq(-math.inf), 0, w), weights, top), result)

@@ -246,108 +246,34 @@ def _integer_power(b: Builder, base: Tensor, exponent: Tensor) -> Tensor:
     return b.pointwise(negative, bases, exponents, product)
 
 
-# ---- comparison and logic ------------------------------------------------------------------------------------------------------
+# ---- logarithms of sums and products ---------------------------------------------------------------------------------------------
 
 
-def _comparison(name: str, which: Prim) -> None:
-    @op(f"aten.{name}.Tensor", samples=name)
-    @op(f"aten.{name}.Scalar", samples=name)
-    def compare(b: Builder, self: Tensor, other: Value) -> Tensor:
-        return pointwise(b, lambda x, y: prim(which, x, y), self, other, round_scalars=True, dtype=DType.BOOL)
+@op("aten.logaddexp.default", samples="logaddexp", rtol=2e-6, atol=1e-6)
+def logaddexp(b: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """log(exp(x) + exp(y)), by the larger; equal infinities are their own sum."""
+
+    def joined(x: S, y: S) -> S:
+        low = minimum(x, y)
+        high = maximum(x, y)
+        return select((prim(Prim.ABS, x).eq(math.inf)) & x.eq(y), x, high + prim(Prim.LOG1P, prim(Prim.EXP, low - high)))
+
+    return pointwise(b, joined, self, other)
 
 
-for _name, _which in (("eq", Prim.EQ), ("ne", Prim.NE), ("lt", Prim.LT), ("le", Prim.LE), ("gt", Prim.GT), ("ge", Prim.GE)):
-    _comparison(_name, _which)
+@op("aten.xlogy.Tensor", samples="xlogy", rtol=2e-6, atol=1e-6)
+def xlogy(b: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """x * log(y); 0 where x is 0, unless y is NaN."""
+    return pointwise(b, lambda x, y: select(y.ne(y), math.nan, select(x.eq(0), 0, x * prim(Prim.LOG, y))), self, other, to_float=True)
 
 
-def _logical(name: str, which: Prim) -> None:
-    @op(f"aten.logical_{name}.default", samples=f"logical_{name}")
-    def logical(b: Builder, self: Tensor, other: Tensor) -> Tensor:
-        return b.pointwise(lambda x, y: prim(which, x, y), b.cast(self, DType.BOOL), b.cast(other, DType.BOOL))
+@op("aten.copysign.Tensor", samples="copysign")
+def copysign(b: Builder, self: Tensor, other: Tensor) -> Tensor:
+    """The size of x with the sign of y; 1 / y tells -0.0 from 0.0. (The sign of a NaN is not read.)"""
 
-    @op(f"aten.bitwise_{name}.Tensor", samples=f"bitwise_{name}")
-    @op(f"aten.bitwise_{name}.Scalar", samples=f"bitwise_{name}")
-    def bitwise(b: Builder, self: Tensor, other: Value) -> Tensor:
-        return pointwise(b, lambda x, y: prim(which, x, y), self, other)
+    def signed(x: S, y: S) -> S:
+        size = prim(Prim.ABS, x)
+        negative = (y < 0) | (y.eq(0) & ((1 / y) < 0))
+        return select(negative, -size, size)
 
-
-for _name, _which in (("and", Prim.AND), ("or", Prim.OR), ("xor", Prim.XOR)):
-    _logical(_name, _which)
-
-
-def _shift(name: str, which: Prim) -> None:
-    @op(f"aten.bitwise_{name}_shift.Tensor", samples=f"bitwise_{name}_shift")
-    @op(f"aten.bitwise_{name}_shift.Tensor_Scalar", samples=f"bitwise_{name}_shift")
-    def shift(b: Builder, self: Tensor, other: Value) -> Tensor:
-        return pointwise(b, lambda x, y: prim(which, x, y), self, other)
-
-
-for _name, _which in (("left", Prim.SHL), ("right", Prim.SHR)):
-    _shift(_name, _which)
-
-
-# ---- choice --------------------------------------------------------------------------------------------------------------------
-
-
-@op("aten.where.self", samples="where")
-@op("aten.where.ScalarOther")
-@op("aten.where.ScalarSelf")
-@op("aten.where.Scalar")
-def where(b: Builder, condition: Tensor, self: Value, other: Value) -> Tensor:
-    (yes, no), result = promoted(b, self, other)
-    return b.cast(b.pointwise(lambda c, x, y: select(c, x, y), b.cast(condition, DType.BOOL), yes, no), result)
-
-
-@op("aten.masked_fill.Scalar", samples="masked_fill")
-@op("aten.masked_fill.Tensor", samples="masked_fill")
-def masked_fill(b: Builder, self: Tensor, mask: Tensor, value: Value) -> Tensor:
-    filling = b.cast(value, self.dtype) if isinstance(value, Tensor) else b.scalar(value, self.dtype)
-    return b.pointwise(lambda x, m, v: select(m, v, x), self, mask, filling)
-
-
-@op("aten.clamp.default", samples="clamp")
-def clamp(b: Builder, self: Tensor, min: Number | Dim | None = None, max: Number | Dim | None = None) -> Tensor:
-    """NaN stays, and so does -0.0 at a bound of 0; a NaN bound makes everything NaN."""
-    bounds = [v for v in (min, max) if v is not None]
-
-    def limited(x: S, *limits: S) -> S:
-        if any(isinstance(v, float) and math.isnan(v) for v in bounds):
-            return x * 0 + math.nan
-        queue = list(limits)
-        if min is not None:
-            low = queue.pop(0)
-            x = select(x < low, low, x)
-        if max is not None:
-            high = queue.pop(0)
-            x = select(x > high, high, x)
-        return x
-
-    return pointwise(b, limited, self, *bounds)
-
-
-@op("aten.clamp_min.default", samples="clamp_min")
-def clamp_min(b: Builder, self: Tensor, min: Number | Dim) -> Tensor:
-    result: Tensor = clamp(b, self, min=min)
-    return result
-
-
-@op("aten.clamp_max.default", samples="clamp_max")
-def clamp_max(b: Builder, self: Tensor, max: Number | Dim) -> Tensor:
-    result: Tensor = clamp(b, self, max=max)
-    return result
-
-
-@op("aten.hardtanh.default", samples="nn.functional.hardtanh")
-def hardtanh(b: Builder, self: Tensor, min_val: Number = -1, max_val: Number = 1) -> Tensor:
-    bounds = [int(v) if self.dtype.is_int else v for v in (min_val, max_val)]
-    return b.cast(clamp(b, self, *bounds), self.dtype)
-
-
-@op("aten.clamp.Tensor", samples="clamp")
-def clamp_tensor(b: Builder, self: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
-    result = self
-    if min is not None:
-        result = pointwise(b, maximum, result, min)
-    if max is not None:
-        result = pointwise(b, minimum, result, max)
-    return result
+    return pointwise(b, signed, self, other, to_float=True)

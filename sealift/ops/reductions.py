@@ -243,6 +243,11 @@ _variance_rows("var", root=False)
 _variance_rows("std", root=True)
 
 
+@op("aten.count_nonzero.dim_IntList", samples="count_nonzero")
+def count_nonzero(b: Builder, self: Tensor, dim: Dims) -> Tensor:
+    return _total(b, Combine.SUM, b.cast(self, DType.BOOL), normalize_dims(dim, self.rank), False, DType.I64)
+
+
 # ---- norms of vectors ------------------------------------------------------------------------------------------------------------
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from sealift.ir.dtype import DType
 from sealift.ir.loop.prim import Prim
 from sealift.ops.arguments import refuse
-from sealift.ops.lang import Builder, Number, S, Tensor, is_nan, prim, select
+from sealift.ops.lang import Builder, Number, S, Tensor, is_nan, normalize_dim, prim, select
 from sealift.ops.pointwise import pointwise
 from sealift.ops.table import op
-from sealift.ops.views import reshaped
+from sealift.ops.views import narrowed, reshaped
 
 # ---- mathematical functions: integers and bool give f32 --------------------------------------------------------------------------
 
@@ -229,3 +229,29 @@ def dropout(b: Builder, input: Tensor, p: float, train: bool) -> Tensor:
 def native_dropout(b: Builder, input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     kept: Tensor = dropout(b, input, p, train is not False)
     return kept, b.full(input.shape, True, DType.BOOL)
+
+
+@op("aten.softshrink.default", samples="nn.functional.softshrink")
+def softshrink(b: Builder, self: Tensor, lambd: Number = 0.5) -> Tensor:
+    def shrunk(x: S) -> S:
+        return select(x > lambd, x - lambd, select(x < -lambd, x + lambd, select(is_nan(x), x, 0)))
+
+    return pointwise(b, shrunk, self)
+
+
+@op("aten.hardshrink.default", samples="nn.functional.hardshrink")
+def hardshrink(b: Builder, self: Tensor, lambd: Number = 0.5) -> Tensor:
+    return pointwise(b, lambda x: select((x >= -lambd) & (x <= lambd), 0, x), self)
+
+
+@op("aten.frac.default", samples="frac")
+def frac(b: Builder, self: Tensor) -> Tensor:
+    return pointwise(b, lambda x: x - prim(Prim.TRUNC, x), self)
+
+
+@op("aten.glu.default", samples="nn.functional.glu", rtol=2e-6, atol=1e-6)
+def glu(b: Builder, self: Tensor, dim: int = -1) -> Tensor:
+    along = normalize_dim(dim, self.rank)
+    half = self.shape[along] // 2
+    value, gate = narrowed(self, along, 0, half), narrowed(self, along, half, half)
+    return pointwise(b, lambda x, g: x * prim(Prim.SIGMOID, g), value, gate)

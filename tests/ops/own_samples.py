@@ -197,6 +197,7 @@ OWN: Mapping[str, Callable[[torch.dtype], Calls]] = {
     "aten._log_softmax.default": lambda d: [([t(d, 3, 4), 1, False], {}), ([t(d, 2, 3, 4), -2, False], {})],
     "aten._native_batch_norm_legit_no_training.default": batch_norm_calls,
     "aten._native_batch_norm_legit.no_stats": batch_stats_calls,
+    "aten._native_batch_norm_legit.default": lambda d: [([*a[:5], False, *a[5:]], {}) for a, _ in batch_norm_calls(d)],
     "aten.any.dims": lambda d: [([t(d, 2, 3, 4), dims], {"keepdim": k}) for dims in (None, [], [0, 2], [-1]) for k in (False, True)],
     "aten.all.dims": lambda d: [([t(d, 2, 3, 4), dims], {"keepdim": k}) for dims in (None, [], [0, 2], [-1]) for k in (False, True)],
     "aten.var.dim": lambda d: [([t(d, 2, 3, 4), dims, u], {}) for dims in (None, [1], [0, -1]) for u in (False, True)],

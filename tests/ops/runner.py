@@ -23,7 +23,15 @@ TORCH_DTYPE = {d: getattr(torch, d.torch_name) for d in DType}
 
 
 OPEN_ZERO_SIGN = frozenset(  # of 0.0 and -0.0 either may win: eager differs by size
-    {"aten.clamp.Tensor", "aten.maximum.default", "aten.minimum.default", "aten.amax.default", "aten.amin.default"}
+    {
+        "aten.clamp.Tensor",
+        "aten.maximum.default",
+        "aten.minimum.default",
+        "aten.amax.default",
+        "aten.amin.default",
+        "aten.fmax.default",
+        "aten.fmin.default",
+    }
     | {f"aten.max_pool{n}d{kind}.default" for n in (1, 2, 3) for kind in ("", "_with_indices")}
 )
 

@@ -21,11 +21,11 @@ DTYPES = (
     torch.float32, torch.float64, torch.int64, torch.int32, torch.bool, torch.bfloat16, torch.float16, torch.int8, torch.int16, torch.uint8,
 )  # fmt: skip
 DEVICE = "cpu"
-LOOKED_AT = {torch.float32: 40}  # OpInfo samples of a dtype that are run to find calls
-LOOKED_AT_OTHERWISE = 12
-KEPT = {torch.float32: 12, torch.bfloat16: 4, torch.int64: 4}  # calls of a dtype that are tried, spread over those found
+LOOKED_AT = {torch.float32: 32}  # OpInfo samples of a dtype that are run to find calls
+LOOKED_AT_OTHERWISE = 8
+KEPT = {torch.float32: 8, torch.bfloat16: 3, torch.int64: 3}  # calls of a dtype that are tried, spread over those found
 KEPT_OTHERWISE = 2
-MAX_NUMEL = 20_000
+MAX_NUMEL = 2_000
 POSITIONS = frozenset({"index", "indices", "offsets", "condition", "mask"})  # tensors whose values choose: hostile variants keep them
 
 
@@ -139,7 +139,7 @@ def _tensors(sample: Sample) -> list[torch.Tensor]:
 def hostile(op: OpDef, samples: Sequence[Sample]) -> Iterator[tuple[str, Sample]]:
     """The samples with values and layouts that break naive code; those that eager refuses are dropped."""
     overload = overload_of(op.name)
-    for sample in (*samples[:2], *samples[len(samples) // 2 : len(samples) // 2 + 1]):
+    for sample in (*samples[:1], *samples[len(samples) // 2 : len(samples) // 2 + 1]):
         cut = next((s for t in _tensors(sample) for s in t.shape if s > 1), None)
         variants = {**VARIANTS} if cut is None else {**VARIANTS, "empty": _resized(cut, 0), "ones": _resized(cut, 1)}
         for name, change in variants.items():
