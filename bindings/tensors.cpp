@@ -9,8 +9,11 @@
 bool init_numpy() { return _import_array() >= 0; }
 
 bool raise_code(const char *code, const char *message) {
-  PyObject *module = PyImport_ImportModule("sealift.errors");
-  PyObject *error = module ? PyObject_CallMethod(module, "from_code", "ss", code, message) : nullptr;
+  /* A damaged file's member names may be any bytes. */
+  PyObject *text = PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(strlen(message)), "backslashreplace");
+  PyObject *module = text ? PyImport_ImportModule("sealift.errors") : nullptr;
+  if (!module) Py_XDECREF(text);
+  PyObject *error = module ? PyObject_CallMethod(module, "from_code", "sN", code, text) : nullptr;
   if (error) PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error)), error);
   Py_XDECREF(error);
   Py_XDECREF(module);

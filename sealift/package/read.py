@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from sealift.package.crc32c import crc32c
 from sealift.package.errors import FileError, IntegrityError, ModelNameError, PackageError, VersionError
-from sealift.package.write import SCHEMA, is_safe_member
+from sealift.package.write import ALIGNMENT_BYTES, SCHEMA, is_safe_member
 
 _CHUNK_BYTES = 1 << 20
 _MAX_DIRECTORY_BYTES = 64 << 20  # the central directory of about a million members
@@ -192,6 +192,7 @@ def _text(file: BinaryIO, members: dict[str, Member], name: str) -> bytes:
 @dataclass(frozen=True)
 class _Entry:
     path: str
+    flags: int
     crc32: int
     size_bytes: int
     header_offset: int
@@ -218,6 +219,8 @@ def _members(file: BinaryIO, size: int) -> tuple[str, list[Member]]:
         if entry.header_offset < free_from:
             raise PackageError(f"the entry {entry.path[:100]!r} overlaps the one before it")
         offset = _data_offset(file, entry)
+        if name.endswith(".weights.bin") and offset % ALIGNMENT_BYTES:
+            raise PackageError(f"the weights {entry.path[:100]!r} are not aligned to {ALIGNMENT_BYTES} bytes; help: pack it by sealift alone")
         free_from = offset + entry.size_bytes
         if free_from > directory_offset:
             raise PackageError(f"the entry {entry.path[:100]!r} reaches into the archive's directory")
@@ -225,16 +228,16 @@ def _members(file: BinaryIO, size: int) -> tuple[str, list[Member]]:
     return top, members
 
 
+_NOT_A_ZIP = "not a ZIP archive, or a truncated one: it does not end in an end record; help: a package is the file that `sealift compile` wrote"
+
+
 def _directory(file: BinaryIO, size: int) -> tuple[int, bytes, int]:
-    tail_bytes = min(size, 22 + 0xFFFF)
-    tail = _at(file, size - tail_bytes, tail_bytes)
-    at = tail.rfind(b"PK\5\6")
-    if at < 0 or len(tail) - at < 22:
-        raise PackageError("not a ZIP archive, or a truncated one: it has no end record; help: a package is the file that `sealift compile` wrote")
-    disk, start_disk, here, count, directory_bytes, offset, comment = struct.unpack_from("<4H2IH", tail, at + 4)
-    if at + 22 + comment != len(tail):
-        raise PackageError("bytes follow the archive's end")
-    end = size - tail_bytes + at
+    if size < 22:
+        raise PackageError(_NOT_A_ZIP)
+    end = size - 22
+    signature, disk, start_disk, here, count, directory_bytes, offset, comment = struct.unpack("<4s4H2IH", _at(file, end, 22))
+    if signature != b"PK\5\6" or comment:
+        raise PackageError(_NOT_A_ZIP)
     locator = _at(file, end - 20, 20) if end >= 20 else b""
     if locator.startswith(b"PK\6\7"):
         zip64_disk, record, disks = struct.unpack("<IQI", locator[4:])
@@ -271,7 +274,7 @@ def _entries(directory: bytes, count: int) -> Iterator[_Entry]:
             raise PackageError(f"the entry {path[:100]!r} lacks its ZIP64 sizes") from None
         if method or packed != size or flags & ~(1 << 11 | 0b110) or disk:
             raise PackageError(f"the entry {path[:100]!r} is compressed, encrypted or streamed; a package's entries are stored")
-        yield _Entry(path, crc, size, offset)
+        yield _Entry(path, flags, crc, size, offset)
         at += 46 + name_bytes + extra_bytes + comment_bytes
     if at != len(directory):
         raise PackageError("the archive's directory is longer than its entries")
@@ -286,21 +289,22 @@ def _data_offset(file: BinaryIO, entry: _Entry) -> int:
     size = next(wide, -1) if size == _ZIP32_LIMIT else size
     packed = next(wide, -1) if packed == _ZIP32_LIMIT else packed
     same = (size, packed, crc) == (entry.size_bytes, entry.size_bytes, entry.crc32) and _decode(rest[:name_bytes]) == entry.path
-    if signature != b"PK\3\4" or method or flags & ~(1 << 11 | 0b110) or not same:
+    if signature != b"PK\3\4" or method or flags != entry.flags or not same:
         raise PackageError(f"the entry {entry.path[:100]!r} has two headers that differ")
     return entry.header_offset + 30 + int(name_bytes) + int(extra_bytes)
 
 
 def _zip64(extra: bytes) -> tuple[int, ...]:
     at = 0
-    while len(extra) - at >= 4:
-        kind, size = struct.unpack_from("<HH", extra, at)
-        if at + 4 + size > len(extra):
-            break
+    found: tuple[int, ...] = ()
+    while at < len(extra):
+        kind, size = struct.unpack_from("<HH", extra, at) if len(extra) - at >= 4 else (0, len(extra))
+        if at + 4 + size > len(extra) or (kind == 1 and found):
+            raise PackageError("an entry's extra fields cannot be read")
         if kind == 1:
-            return struct.unpack_from(f"<{size // 8}Q", extra, at + 4)
+            found = struct.unpack_from(f"<{size // 8}Q", extra, at + 4)
         at += 4 + size
-    return ()
+    return found
 
 
 def _decode(name: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 import sealift
 from sealift import errors
+from sealift.package.read import verify_package
 from sealift.package.write import PackagedModel, write_package
 
 SCALE, BIAS = np.array([1, 2, 3, 4], np.float32), np.full(4, 0.5, np.float32)
@@ -234,3 +236,26 @@ def test_load_is_the_function_whatever_is_imported_first() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "'function' object has no attribute '__wrapped__'" in result.stderr
+
+
+def test_both_readers_refuse_the_same_damage(package: Path, tmp_path: Path) -> None:
+    """The C++ reader and sealift/package/read.py on the same damaged bytes. Only structure and digests: no damaged code is ever run."""
+    original = package.read_bytes()
+    source = random.Random(3)
+    damaged_path = tmp_path / "damaged.pt2"
+    start = original.index(b"PK\1\2")
+    for _ in range(400):
+        damaged = bytearray(original)
+        at = source.randrange(start if source.random() < 0.7 else 0, len(damaged))
+        damaged[at] ^= 1 << source.randrange(8)
+        if source.random() < 0.2:
+            del damaged[source.randrange(len(damaged)) :]
+        damaged_path.write_bytes(damaged)
+        verdicts = []
+        for read in (verify_package, sealift.load):
+            try:
+                read(damaged_path)
+                verdicts.append("")
+            except errors.SealiftError as error:
+                verdicts.append(error.code[:9])
+        assert verdicts[0] == verdicts[1], (verdicts, at)

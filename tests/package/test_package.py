@@ -157,18 +157,29 @@ def test_zip64_in_truth(tmp_path: Path) -> None:
 # ---- reading --------------------------------------------------------------------------------------------------------------------
 
 
-def rezip(source: Path, target: Path, change: Any) -> Path:
+def rezip(source: Path, target: Path, change: Any, aligned: bool = True) -> Path:
     """The archive written again by Python's zipfile, after change(list of (name, bytes))."""
     with zipfile.ZipFile(source) as archive:
         members = [(i.filename, archive.read(i)) for i in archive.infolist()]
     with zipfile.ZipFile(target, "w") as archive:
         for name, data in change(members):
-            archive.writestr(zipfile.ZipInfo(name), data)
+            info = zipfile.ZipInfo(name)
+            padding = -(archive.fp.tell() + 34 + len(name)) % 64  # type: ignore[union-attr]
+            info.extra = struct.pack("<HH", 0x4246, padding) + bytes(padding) if aligned else b""
+            archive.writestr(info, data)
     return target
 
 
 def test_another_writer_of_zip_is_read(package: Path, tmp_path: Path) -> None:
     verify_package(rezip(package, tmp_path / "again.pt2", lambda members: members))
+    with pytest.raises(PackageError, match="not aligned"):
+        read_package(rezip(package, tmp_path / "again.pt2", lambda members: members, aligned=False))
+
+
+def test_nothing_may_follow_the_end(package: Path) -> None:
+    package.write_bytes(package.read_bytes() + b"x")
+    with pytest.raises(PackageError, match="does not end"):
+        read_package(package)
 
 
 @pytest.mark.parametrize("name", ["m/../x", "/m/x", "m/a\\b", "m/./x", "other/x", "m/dir/", "m//x"])
