@@ -1,0 +1,189 @@
+// f32 depthwise convolution, compiled once per ISA: bound by loads, so a tile reads each input once for all the positions of a row that want it.
+//
+// The order in which an element's products are added: taps in ascending (kh, kw), those outside x skipped, by one accumulator.
+#include "../../contracts/sealift_model.h"
+#include "conv.h"
+#include "conv_finish.h"
+
+namespace SEALIFT_NS {
+namespace {
+
+constexpr int64_t kForkWork = 1 << 16;    // multiply-adds below which a fork costs more than it saves
+constexpr int64_t kChannelBlock = 128;    // channels whose weights stay in L1 while a row of out passes
+constexpr int kMaxPositions = 8;
+
+// A few positions of one row of out, times channels [0, count): whole vectors.
+struct DepthwiseTile {
+  const float *x;          // column of the first position's first tap, of the first row of taps that lies in x
+  int64_t row, column;     // strides of x
+  uint64_t columns;        // which columns of the tile's inputs lie in x
+  const float *w;          // of that first row of taps
+  int64_t rows, w_stride;  // rows of taps in x; out_c
+  float *out;
+  int64_t ldc, count;
+  const float *bias, *residual;
+  int64_t ldr;
+  bool relu, post_relu;
+};
+
+template <int kTaps, int kStride, int kPositions>
+void depthwise_tile(const DepthwiseTile &t) {
+  constexpr int kColumns = (kPositions - 1) * kStride + kTaps;
+  for (int64_t j = 0; j < t.count; j += kWidth) {
+    Lanes sum[kPositions];
+#pragma GCC unroll 8
+    for (int i = 0; i < kPositions; i++) sum[i] = Lanes{};
+    const float *x = t.x + j, *w = t.w + j;
+    for (int64_t kh = 0; kh < t.rows; kh++, x += t.row, w += kTaps * t.w_stride) {
+      Lanes wv[kTaps];
+#pragma GCC unroll 8
+      for (int kw = 0; kw < kTaps; kw++) wv[kw] = load_lanes(w + kw * t.w_stride);
+#pragma GCC unroll 32
+      for (int column = 0; column < kColumns; column++) {
+        if (!(t.columns >> column & 1)) continue; // the same way each time: cheaper than a kernel without the question
+        const Lanes xv = load_lanes(x + column * t.column);
+#pragma GCC unroll 8
+        for (int i = 0; i < kPositions; i++) {
+          const int kw = column - i * kStride;
+          if (kw >= 0 && kw < kTaps) sum[i] = multiply_add(xv, wv[kw], sum[i]);
+        }
+      }
+    }
+    const Lanes bias = t.bias ? load_lanes(t.bias + j) : Lanes{};
+#pragma GCC unroll 8
+    for (int i = 0; i < kPositions; i++) {
+      Lanes y = t.bias ? sum[i] + bias : sum[i];
+      if (t.relu) y = relu(y);
+      if (t.residual) y += load_lanes(t.residual + i * t.ldr + j);
+      if (t.post_relu) y = relu(y);
+      store_lanes(t.out + i * t.ldc + j, y);
+    }
+  }
+}
+
+using DepthwiseKernel = void (*)(const DepthwiseTile &);
+
+#define SEALIFT_DEPTHWISE_ROW(taps, stride)                                                                                                      \
+  {depthwise_tile<taps, stride, 1>, depthwise_tile<taps, stride, 2>, depthwise_tile<taps, stride, 3>, depthwise_tile<taps, stride, 4>,          \
+   depthwise_tile<taps, stride, 5>, depthwise_tile<taps, stride, 6>, depthwise_tile<taps, stride, 7>, depthwise_tile<taps, stride, 8>}
+const DepthwiseKernel kDepthwiseKernels[3][2][kMaxPositions] = { // 3, 5, 7 taps a row; stride 1, 2; positions
+    {SEALIFT_DEPTHWISE_ROW(3, 1), SEALIFT_DEPTHWISE_ROW(3, 2)},
+    {SEALIFT_DEPTHWISE_ROW(5, 1), SEALIFT_DEPTHWISE_ROW(5, 2)},
+    {SEALIFT_DEPTHWISE_ROW(7, 1), SEALIFT_DEPTHWISE_ROW(7, 2)}};
+#undef SEALIFT_DEPTHWISE_ROW
+
+// Accumulators, a row's weights and one input fill 16 registers.
+SEALIFT_INLINE int64_t positions_of(int64_t taps) { return taps == 7 && kWidth < 16 ? 6 : kMaxPositions; }
+
+struct Range {
+  int64_t from, to; // taps whose position lies in [0, size)
+};
+SEALIFT_INLINE Range taps_inside(int64_t first, int64_t dilation, int64_t taps, int64_t size) {
+  Range r;
+  r.from = first < 0 ? (-first + dilation - 1) / dilation : 0;
+  r.to = first < size ? (size - 1 - first) / dilation + 1 : 0;
+  if (r.to > taps) r.to = taps;
+  if (r.to < r.from) r.to = r.from;
+  return r;
+}
+
+// Any kernel, stride, dilation, multiplier and layout: one position after the other.
+void any_position(const ConvF32 &c, int64_t n, int64_t h, int64_t w, int64_t c0, int64_t c1) {
+  const int64_t multiplier = c.out_c / c.groups, y0 = h * c.stride_h - c.pad_h, x0 = w * c.stride_w - c.pad_w;
+  const Range rows = taps_inside(y0, c.dilation_h, c.kernel_h, c.in_h), columns = taps_inside(x0, c.dilation_w, c.kernel_w, c.in_w);
+  const bool simple = multiplier == 1 && c.x_strides[3] == 1;
+  for (int64_t j = c0; j < c1; j += kWidth) {
+    const int64_t count = c1 - j < kWidth ? c1 - j : kWidth;
+    Lanes sum{};
+    for (int64_t kh = rows.from; kh < rows.to; kh++)
+      for (int64_t kw = columns.from; kw < columns.to; kw++) {
+        const float *x = c.x + n * c.x_strides[0] + (y0 + kh * c.dilation_h) * c.x_strides[1] + (x0 + kw * c.dilation_w) * c.x_strides[2];
+        const float *wp = c.w + (kh * c.kernel_w + kw) * c.out_c + j;
+        if (simple) {
+          sum = count == kWidth ? multiply_add(load_lanes(x + j), load_lanes(wp), sum) : multiply_add(load_part(x + j, count), load_part(wp, count), sum);
+        } else {
+          float values[kWidth] = {};
+          for (int64_t i = 0; i < count; i++) values[i] = x[(j + i) / multiplier * c.x_strides[3]];
+          sum = multiply_add(load_lanes(values), count == kWidth ? load_lanes(wp) : load_part(wp, count), sum);
+        }
+      }
+    float values[kWidth];
+    store_lanes(values, sum);
+    const float *residual = c.residual ? c.residual + n * c.residual_strides[0] + h * c.residual_strides[1] + w * c.residual_strides[2] + j * c.residual_strides[3] : nullptr;
+    finish_channels(c, values, count, c.bias ? c.bias + j : nullptr, residual);
+    float *out = c.out + n * c.out_strides[0] + h * c.out_strides[1] + w * c.out_strides[2] + j * c.out_strides[3];
+    for (int64_t i = 0; i < count; i++) out[i * c.out_strides[3]] = values[i];
+  }
+}
+
+struct DepthwiseTask {
+  ConvF32 conv;
+  int64_t lines, chunks, chunk_channels; // unit u is line u % lines of channel chunk u / lines
+  bool fast;
+};
+
+void fast_line(const ConvF32 &c, int64_t n, int64_t h, int64_t c0, int64_t end) {
+  const int64_t c1 = end - (end - c0) % kWidth;
+  if (c1 < end)
+    for (int64_t w = 0; w < c.out_w; w++) any_position(c, n, h, w, c1, end);
+  if (c0 == c1) return;
+  const int64_t most = positions_of(c.kernel_w), tiles = (c.out_w + most - 1) / most;
+  const int64_t y0 = h * c.stride_h - c.pad_h;
+  const Range rows = taps_inside(y0, 1, c.kernel_h, c.in_h);
+  const bool in_registers = finishes_in_registers(c);
+  DepthwiseTile t;
+  t.row = c.x_strides[1], t.column = c.x_strides[2];
+  t.rows = rows.to - rows.from, t.w_stride = c.out_c;
+  t.ldc = c.out_strides[2], t.count = c1 - c0, t.ldr = c.residual_strides[2];
+  t.relu = in_registers && c.activation == kActivationRelu;
+  t.post_relu = in_registers && c.post_activation == kActivationRelu;
+  t.w = c.w + rows.from * c.kernel_w * c.out_c + c0;
+  t.bias = in_registers && c.bias ? c.bias + c0 : nullptr;
+  const float *image = c.x + n * c.x_strides[0] + c0;
+  for (int64_t tile = 0; tile < tiles; tile++) {
+    const int64_t w0 = c.out_w * tile / tiles, positions = c.out_w * (tile + 1) / tiles - w0;
+    const int64_t x0 = w0 * c.stride_w - c.pad_w, columns = (positions - 1) * c.stride_w + c.kernel_w;
+    const Range inside = taps_inside(x0, 1, columns, c.in_w);
+    t.columns = (uint64_t(1) << inside.to) - (uint64_t(1) << inside.from);
+    t.x = image + (y0 + rows.from) * t.row + x0 * t.column;
+    t.out = c.out + n * c.out_strides[0] + h * c.out_strides[1] + w0 * c.out_strides[2] + c0;
+    const float *residual = c.residual ? c.residual + n * c.residual_strides[0] + h * c.residual_strides[1] + w0 * c.residual_strides[2] + c0 : nullptr;
+    t.residual = in_registers ? residual : nullptr;
+    kDepthwiseKernels[c.kernel_w / 2 - 1][c.stride_w - 1][positions - 1](t);
+    if (!in_registers)
+      for (int64_t i = 0; i < positions; i++) finish_channels(c, t.out + i * t.ldc, t.count, c.bias ? c.bias + c0 : nullptr, residual ? residual + i * t.ldr : nullptr);
+  }
+}
+
+void depthwise_task(void *arg, int64_t begin, int64_t end, int32_t) {
+  const DepthwiseTask &t = *static_cast<const DepthwiseTask *>(arg);
+  const ConvF32 &c = t.conv;
+  for (int64_t u = begin; u < end; u++) {
+    const int64_t line = u % t.lines, n = line / c.out_h, h = line % c.out_h;
+    const int64_t c0 = u / t.lines * t.chunk_channels, c1 = c0 + t.chunk_channels < c.out_c ? c0 + t.chunk_channels : c.out_c;
+    if (t.fast) fast_line(c, n, h, c0, c1);
+    else
+      for (int64_t w = 0; w < c.out_w; w++) any_position(c, n, h, w, c0, c1);
+    if (c.epilogue)
+      c.epilogue(c.epilogue_ctx, c.out + n * c.out_strides[0] + h * c.out_strides[1] + c0, c.out_strides[2], line * c.out_w, (line + 1) * c.out_w, c0, c1);
+  }
+}
+
+} // namespace
+
+void conv_depthwise_f32(sealift_frame *frame, const ConvF32 &c) {
+  if (c.batch <= 0 || c.out_h <= 0 || c.out_w <= 0 || c.out_c <= 0) return;
+  DepthwiseTask task;
+  task.conv = c;
+  task.lines = c.batch * c.out_h;
+  task.chunk_channels = kChannelBlock;
+  task.chunks = (c.out_c + kChannelBlock - 1) / kChannelBlock;
+  task.fast = c.out_c == c.groups && c.x_strides[3] == 1 && c.out_strides[3] == 1 && (!c.residual || c.residual_strides[3] == 1) && c.dilation_h == 1 && c.dilation_w == 1 &&
+              (c.kernel_w == 3 || c.kernel_w == 5 || c.kernel_w == 7) && (c.stride_w == 1 || c.stride_w == 2);
+  const int64_t count = task.lines * task.chunks;
+  const int64_t work = task.lines * c.out_w * c.out_c * c.kernel_h * c.kernel_w;
+  if (frame->num_workers <= 1 || work < kForkWork || count == 1) depthwise_task(&task, 0, count, 0);
+  else frame->host->parallel_for(frame, count, 1, depthwise_task, &task);
+}
+
+} // namespace SEALIFT_NS

@@ -1,0 +1,503 @@
+// f32 convolution, compiled once per ISA. Read bottom up: conv_f32 picks the path and splits the work, region() walks cache blocks, edge_tile() and
+// conv_tile_kernel() multiply.
+//
+// The product is an implicit GEMM: rows are output positions, columns output channels, k runs over (kh, kw, input channel). A tile takes neighbouring
+// positions of one row of out, so that a tap's inputs lie at a constant distance from each other; no position outside x is ever read. Where a tap falls
+// outside x for some of a tile's positions, a lower tile takes that tap for the others, and continues from their sums.
+//
+// A transposed convolution runs through the same code: positions whose column has the same remainder by the stride see the same taps and form a row.
+#include "conv.h"
+
+#include "../../contracts/sealift_model.h"
+#include "conv_finish.h"
+#include "conv_tile.h"
+
+namespace SEALIFT_NS {
+namespace {
+
+constexpr int64_t kBlockDepth = kWidth == 16 ? 384 : 256; // steps of k between a tile's visits: a block of weights is kBlockDepth * 128 bytes
+constexpr int64_t kWholeDepth = 640;                      // of k, below which it is not cut
+constexpr int64_t kNearCacheBytes = kWidth == 16 ? 1 << 20 : 256 << 10; // of L2, for x
+constexpr int64_t kSmallBytes = 64 << 10;                 // of weights, below which nothing is fetched ahead
+constexpr int64_t kPrefetchTiles = 64;                    // the calls over which the next block is fetched
+constexpr int64_t kMaxTaps = 64;                          // of a block
+constexpr int64_t kForkWork = 1 << 17;                    // multiply-adds below which a fork costs more than it saves
+
+struct Plan {
+  ConvF32 conv;
+  bool transposed, bands;
+  int64_t in_channels, out_channels; // of a group
+  int64_t panels;                    // of a group
+  int64_t taps, depth;
+  int64_t taps_each, channel_chunks, channels_each, blocks; // how k is cut: whole taps, or the channels of one
+  int64_t remainders, tiles;         // rows of positions a line of out is cut into, tiles a row
+  bool in_registers;
+};
+
+// x, or a copy of a part of it: what lies outside [h0, h1) x [w0, w1) is zero.
+struct View {
+  const float *x; // (h0, w0)
+  int64_t row, column;
+  int64_t h0, h1, w0, w1;
+};
+
+struct Position {
+  int64_t n, h, remainder, tile;
+};
+
+struct Block {
+  int64_t tap0, tap1, channel0, channels;
+  const float *b;
+  bool first, last;
+  int64_t top, bottom, left, right; // reach of the taps from the first position's corner
+  Segment whole[kMaxTaps];          // from that corner: for tiles that lie inside x
+  int64_t num_whole;
+};
+
+void make_plan(Plan &p, const ConvF32 &c, bool transposed) {
+  p.conv = c;
+  p.transposed = transposed;
+  p.bands = conv_f32_copies_bands(c, transposed);
+  p.in_channels = c.in_c / c.groups;
+  p.out_channels = c.out_c / c.groups;
+  p.panels = divide_up(p.out_channels, kPanel);
+  p.taps = c.kernel_h * c.kernel_w;
+  p.depth = p.taps * p.in_channels;
+  p.channel_chunks = 1;
+  p.channels_each = p.in_channels;
+  if (p.depth <= kWholeDepth && p.taps <= kMaxTaps) {
+    p.taps_each = p.taps;
+  } else if (p.in_channels > kBlockDepth) {
+    p.taps_each = 1;
+    p.channel_chunks = divide_up(p.in_channels, kBlockDepth);
+    p.channels_each = (divide_up(p.in_channels, p.channel_chunks) + 3) / 4 * 4;
+    p.channel_chunks = divide_up(p.in_channels, p.channels_each);
+  } else {
+    p.taps_each = p.in_channels > 0 ? kBlockDepth / p.in_channels : kMaxTaps;
+    if (p.taps_each > kMaxTaps) p.taps_each = kMaxTaps;
+    if (p.taps_each > c.kernel_w) p.taps_each = p.taps_each / c.kernel_w * c.kernel_w;
+  }
+  p.blocks = p.taps_each > 0 ? divide_up(p.taps, p.taps_each) * p.channel_chunks : 1;
+  if (p.blocks < 1) p.blocks = 1;
+  p.remainders = transposed ? c.stride_w : 1;
+  p.tiles = divide_up(divide_up(c.out_w, p.remainders), kTileRows);
+  p.in_registers = finishes_in_registers(c);
+}
+
+// The tap's input channels follow the ones of the tap before, so that both are one segment.
+SEALIFT_INLINE bool taps_adjoin(const Plan &p, const View &v) {
+  return !p.transposed && p.conv.dilation_w == 1 && p.channel_chunks == 1 && v.column == p.in_channels;
+}
+
+SEALIFT_INLINE void append(Segment *segments, int64_t &count, bool adjoins, Segment s) {
+  if (adjoins && count > 0 && segments[count - 1].a + segments[count - 1].k == s.a && segments[count - 1].b + segments[count - 1].k * kPanel == s.b) segments[count - 1].k += s.k;
+  else segments[count++] = s;
+}
+
+void make_block(Block &b, const Plan &p, const View &v, int64_t index, const float *panel) {
+  const ConvF32 &c = p.conv;
+  b.tap0 = index / p.channel_chunks * p.taps_each;
+  b.tap1 = b.tap0 + p.taps_each < p.taps ? b.tap0 + p.taps_each : p.taps;
+  b.channel0 = index % p.channel_chunks * p.channels_each;
+  b.channels = p.in_channels - b.channel0 < p.channels_each ? p.in_channels - b.channel0 : p.channels_each;
+  b.b = panel + (b.tap0 * p.in_channels + b.channel0) * kPanel;
+  b.first = index == 0;
+  b.last = index + 1 == p.blocks;
+  b.num_whole = 0;
+  if (p.transposed || b.tap0 >= b.tap1) return;
+  const bool adjoins = taps_adjoin(p, v);
+  b.top = b.tap0 / c.kernel_w * c.dilation_h;
+  b.bottom = (b.tap1 - 1) / c.kernel_w * c.dilation_h;
+  b.left = (c.kernel_w - 1) * c.dilation_w;
+  b.right = 0;
+  int64_t kh = b.tap0 / c.kernel_w, kw = b.tap0 % c.kernel_w;
+  for (int64_t tap = b.tap0; tap < b.tap1; tap++) {
+    const int64_t dy = kh * c.dilation_h, dx = kw * c.dilation_w;
+    if (dx < b.left) b.left = dx;
+    if (dx > b.right) b.right = dx;
+    append(b.whole, b.num_whole, adjoins, {dy * v.row + dx * v.column + b.channel0, (tap - b.tap0) * p.in_channels * kPanel, b.channels});
+    if (++kw == c.kernel_w) kw = 0, kh++;
+  }
+}
+
+// The tile being computed: `count` positions, t.c and t.ldc already say where their sums go. `after`: what the last call does besides.
+struct TileCall {
+  ConvTile t;
+  int64_t count;
+  int vectors;
+  int32_t after;
+};
+
+SEALIFT_INLINE void run(TileCall &call, int64_t count) { kConvTileKernels[count - 1][call.vectors - 1](call.t); }
+
+// A tile of which some taps fall outside x. h and w are the first position's corner in x (forward) or its place in out (transposed).
+__attribute__((noinline)) void edge_tile(const Plan &p, const View &v, const Block &b, int64_t h, int64_t w, TileCall &call) {
+  const ConvF32 &c = p.conv;
+  const bool adjoins = taps_adjoin(p, v);
+  const int64_t step = p.transposed ? 1 : c.stride_w, count = call.count;
+  Segment full[kMaxTaps], part[kMaxTaps], same[kMaxTaps];
+  int32_t low[kMaxTaps], high[kMaxTaps];
+  int64_t num_full = 0, num_part = 0;
+  int64_t kh = p.taps > 0 ? b.tap0 / c.kernel_w : 0, kw = p.taps > 0 ? b.tap0 % c.kernel_w - 1 : 0;
+  for (int64_t tap = b.tap0; tap < b.tap1; tap++) {
+    if (++kw == c.kernel_w) kw = 0, kh++;
+    int64_t y, x;
+    if (p.transposed) {
+      y = h + c.pad_h - kh * c.dilation_h, x = w + c.pad_w - kw * c.dilation_w;
+      if (y % c.stride_h != 0 || x % c.stride_w != 0) continue;
+      y /= c.stride_h, x /= c.stride_w;
+    } else {
+      y = h + kh * c.dilation_h, x = w + kw * c.dilation_w;
+    }
+    if (y < v.h0 || y >= v.h1) continue;
+    const int64_t from = x < v.w0 ? divide_up(v.w0 - x, step) : 0;
+    int64_t to = x < v.w1 ? (v.w1 - 1 - x) / step + 1 : 0;
+    if (to > count) to = count;
+    if (from >= to) continue;
+    const Segment s{(y - v.h0) * v.row + (x + from * step - v.w0) * v.column + b.channel0, (tap - b.tap0) * p.in_channels * kPanel, b.channels};
+    if (from == 0 && to == count) {
+      append(full, num_full, adjoins, s);
+    } else {
+      part[num_part] = s;
+      low[num_part] = static_cast<int32_t>(from);
+      high[num_part++] = static_cast<int32_t>(to);
+    }
+  }
+  ConvTile &t = call.t;
+  float *const sums = t.c;
+  t.flags = b.first ? 0 : kFromC;
+  if (num_part > 0) {
+    if (b.first) {
+      for (int64_t i = 0; i < count; i++)
+        for (int vec = 0; vec < call.vectors; vec++) store_lanes(sums + i * t.ldc + vec * kWidth, Lanes{});
+    }
+    t.flags = kFromC;
+    t.segments = same;
+    for (int64_t i = 0; i < num_part; i++) {
+      if (high[i] == 0) continue; // done with an earlier one of the same positions
+      const int32_t from = low[i], to = high[i];
+      t.num_segments = 0;
+      for (int64_t j = i; j < num_part; j++) {
+        if (low[j] != from || high[j] != to) continue;
+        append(same, t.num_segments, adjoins, part[j]);
+        high[j] = 0;
+      }
+      t.c = sums + from * t.ldc;
+      run(call, to - from);
+    }
+    t.c = sums;
+  }
+  if (num_full > 0 || call.after != 0 || !(t.flags & kFromC)) {
+    t.segments = full, t.num_segments = num_full;
+    t.flags |= call.after;
+    run(call, count);
+  }
+}
+
+// n floats, n <= kTileColumns, the far end at any stride.
+void gather_channels(float *to, const float *from, int64_t stride, int64_t n) {
+  if (stride == 1) __builtin_memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+  else
+    for (int64_t j = 0; j < n; j++) to[j] = from[j * stride];
+}
+void scatter_channels(float *to, int64_t stride, const float *from, int64_t n) {
+  if (stride == 1) __builtin_memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+  else
+    for (int64_t j = 0; j < n; j++) to[j * stride] = from[j];
+}
+
+SEALIFT_INLINE Position position_of(const Plan &p, int64_t tile) {
+  const int64_t row = tile / p.tiles, line = row / p.remainders;
+  return {line / p.conv.out_h, line % p.conv.out_h, row % p.remainders, tile % p.tiles};
+}
+SEALIFT_INLINE void advance(const Plan &p, Position &at) {
+  if (++at.tile < p.tiles) return;
+  at.tile = 0;
+  if (++at.remainder < p.remainders) return;
+  at.remainder = 0;
+  if (++at.h < p.conv.out_h) return;
+  at.h = 0;
+  at.n++;
+}
+
+// Tiles [tile0, tile1) times one block of one panel (numbered through the groups). `next`: the block that follows, or null.
+void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile1, int64_t panel, const Block &b, const char *next) {
+  const ConvF32 &c = p.conv;
+  const int64_t group = panel / p.panels, first_column = panel % p.panels * kPanel;
+  const int64_t columns = p.out_channels - first_column < kPanel ? p.out_channels - first_column : kPanel;
+  const int64_t strips = divide_up(columns, kTileColumns);
+  const int64_t ldc = p.remainders * c.out_strides[2], ldr = p.remainders * c.residual_strides[2];
+  const bool near = c.out_strides[3] == 1 && (!c.residual || c.residual_strides[3] == 1);
+  const Split whole_row(c.out_w, p.tiles);
+  const int64_t calls = (tile1 - tile0) * strips;
+  const int64_t paced = calls < kPrefetchTiles ? calls : kPrefetchTiles;
+  int32_t after = 0;
+  if (b.last && p.in_registers) {
+    if (c.bias) after |= kAddBias;
+    if (c.activation == kActivationRelu) after |= kRelu;
+    if (c.residual) after |= kAddResidual;
+    if (c.post_activation == kActivationRelu) after |= kPostRelu;
+  }
+  TileCall call;
+  ConvTile &t = call.t;
+  t.lda = (p.transposed ? 1 : c.stride_w) * view.column;
+  t.prefetch = next ? next : reinterpret_cast<const char *>(b.b);
+  t.prefetch_step_bytes = next ? kPanel * 4 * kPrefetchEvery / paced : 0;
+  int64_t done = 0;
+  for (int64_t strip = 0; strip < strips; strip++) {
+    const int64_t column = first_column + strip * kTileColumns, channel = group * p.out_channels + column;
+    const int64_t left = p.out_channels - column < kTileColumns ? p.out_channels - column : kTileColumns;
+    const bool whole = near && (left == kTileColumns || left == kWidth);
+    call.vectors = left > kWidth ? 2 : 1;
+    t.b = b.b + strip * kTileColumns;
+    Position at = position_of(p, tile0);
+    for (int64_t tile = tile0; tile < tile1; tile++, advance(p, at)) {
+      const Split row = p.transposed ? Split((c.out_w - at.remainder + p.remainders - 1) / p.remainders, p.tiles) : whole_row;
+      const int64_t j0 = row.start(at.tile);
+      call.count = row.start(at.tile + 1) - j0;
+      if (call.count <= 0) continue;
+      if (done++ == paced) t.prefetch_step_bytes = 0;
+      const int64_t w = at.remainder + j0 * p.remainders;
+      float *out = c.out + at.n * c.out_strides[0] + at.h * c.out_strides[1] + w * c.out_strides[2] + channel * c.out_strides[3];
+      const float *residual = c.residual ? c.residual + at.n * c.residual_strides[0] + at.h * c.residual_strides[1] + w * c.residual_strides[2] + channel * c.residual_strides[3] : nullptr;
+      const float *bias = c.bias ? c.bias + channel : nullptr;
+      View v = view;
+      if (!p.bands) v.x += at.n * c.x_strides[0];
+      t.a = v.x + group * p.in_channels;
+      alignas(64) float own[kTileRows * kTileColumns];
+      if (whole) {
+        t.c = out, t.ldc = ldc;
+        t.bias = bias, t.residual = residual, t.ldr = ldr;
+        call.after = after;
+      } else {
+        t.c = own, t.ldc = kTileColumns;
+        call.after = 0;
+        if (!b.first)
+          for (int64_t i = 0; i < call.count; i++) gather_channels(own + i * kTileColumns, out + i * ldc, c.out_strides[3], left);
+      }
+      const int64_t y = at.h * c.stride_h - c.pad_h, x = w * c.stride_w - c.pad_w;
+      if (!p.transposed && b.num_whole > 0 && y + b.top >= v.h0 && y + b.bottom < v.h1 && x + b.left >= v.w0 && x + b.right + (call.count - 1) * c.stride_w < v.w1) {
+        t.a += (y - v.h0) * v.row + (x - v.w0) * v.column;
+        t.segments = b.whole, t.num_segments = b.num_whole;
+        t.flags = (b.first ? 0 : kFromC) | call.after;
+        run(call, call.count);
+      } else {
+        edge_tile(p, v, b, p.transposed ? at.h : y, p.transposed ? w : x, call);
+      }
+      if (whole) {
+        if (b.last && !p.in_registers)
+          for (int64_t i = 0; i < call.count; i++) finish_channels(c, out + i * ldc, left, bias, residual ? residual + i * ldr : nullptr);
+      } else {
+        for (int64_t i = 0; i < call.count; i++) {
+          if (b.last) finish_channels(c, own + i * kTileColumns, left, bias, residual ? residual + i * ldr : nullptr);
+          scatter_channels(out + i * ldc, c.out_strides[3], own + i * kTileColumns, left);
+        }
+      }
+    }
+  }
+}
+
+// The generated epilogue of one finished panel, a run of positions at a time.
+void call_epilogue(const Plan &p, int64_t tile0, int64_t tile1, int64_t panel) {
+  const ConvF32 &c = p.conv;
+  const int64_t n0 = panel / p.panels * p.out_channels + panel % p.panels * kPanel;
+  const int64_t end = (panel / p.panels + 1) * p.out_channels, n1 = n0 + kPanel < end ? n0 + kPanel : end;
+  Position at = position_of(p, tile0);
+  for (int64_t tile = tile0; tile < tile1; tile++, advance(p, at)) {
+    const Split row((c.out_w - at.remainder + p.remainders - 1) / p.remainders, p.tiles);
+    int64_t j0 = row.start(at.tile), j1 = row.start(at.tile + 1);
+    if (p.remainders == 1)
+      while (tile + 1 < tile1 && at.tile + 1 < p.tiles) j1 = row.start(++at.tile + 1), tile++;
+    const int64_t runs = p.remainders == 1 ? (j1 > j0) : j1 - j0, each = p.remainders == 1 ? j1 - j0 : 1;
+    for (int64_t i = 0; i < runs; i++) {
+      const int64_t w = at.remainder + (j0 + i) * p.remainders, m = (at.n * c.out_h + at.h) * c.out_w + w;
+      c.epilogue(c.epilogue_ctx, c.out + at.n * c.out_strides[0] + at.h * c.out_strides[1] + w * c.out_strides[2] + n0, c.out_strides[2], m, m + each, n0, n1);
+    }
+  }
+}
+
+void tiles_times_panels(const Plan &p, const View &view, int64_t tile0, int64_t tile1, int64_t panel0, int64_t panel1) {
+  const bool fetch = (panel1 - panel0) * p.depth * kPanel * 4 > kSmallBytes;
+  Block b;
+  for (int64_t panel = panel0; panel < panel1; panel++) {
+    const float *weights = p.conv.w + panel * p.depth * kPanel;
+    for (int64_t i = 0; i < p.blocks; i++) {
+      make_block(b, p, view, i, weights);
+      const float *next = b.b + ((b.tap1 - b.tap0 - 1) * p.in_channels + b.channels) * kPanel;
+      const bool ends = b.last && panel + 1 == panel1;
+      multiply_block(p, view, tile0, tile1, panel, b, fetch && !ends ? reinterpret_cast<const char *>(next) : nullptr);
+    }
+    if (p.conv.epilogue) call_epilogue(p, tile0, tile1, panel);
+  }
+}
+
+// Copies the rows of x that lines [h0, h1) of image n need.
+View copy_band(const Plan &p, int64_t n, int64_t h0, int64_t h1, float *to) {
+  const ConvF32 &c = p.conv;
+  const int64_t reach = (c.kernel_h - 1) * c.dilation_h;
+  View v;
+  if (p.transposed) { // the rows that exist
+    const int64_t top = h0 + c.pad_h - reach, bottom = h1 - 1 + c.pad_h;
+    v.h0 = top <= 0 ? 0 : divide_up(top, c.stride_h);
+    v.h1 = bottom / c.stride_h + 1 < c.in_h ? bottom / c.stride_h + 1 : c.in_h;
+    if (v.h1 < v.h0) v.h1 = v.h0;
+    v.w0 = 0, v.w1 = c.in_w;
+  } else { // with the zeros around them
+    v.h0 = h0 * c.stride_h - c.pad_h, v.h1 = (h1 - 1) * c.stride_h - c.pad_h + reach + 1;
+    v.w0 = -c.pad_w, v.w1 = v.w0 + (c.out_w - 1) * c.stride_w + (c.kernel_w - 1) * c.dilation_w + 1;
+  }
+  v.x = to, v.column = c.in_c, v.row = (v.w1 - v.w0) * c.in_c;
+  const int64_t from = v.w0 < 0 ? 0 : v.w0, until = v.w1 < c.in_w ? v.w1 : c.in_w;
+  const float *image = c.x + n * c.x_strides[0];
+  for (int64_t h = v.h0; h < v.h1; h++, to += v.row) {
+    if (h < 0 || h >= c.in_h || from >= until) {
+      for (int64_t i = 0; i < v.row; i++) to[i] = 0.0f;
+      continue;
+    }
+    const float *line = image + h * c.x_strides[1];
+    float *row = to + (from - v.w0) * c.in_c;
+    for (float *zero = to; zero < row; zero++) *zero = 0.0f;
+    if (c.in_c == 3) {
+      for (int64_t w = from; w < until; w++, row += 3) {
+        const float *at = line + w * c.x_strides[2];
+        row[0] = at[0], row[1] = at[c.x_strides[3]], row[2] = at[2 * c.x_strides[3]];
+      }
+    } else if (c.x_strides[3] == 1) {
+      for (int64_t w = from; w < until; w++, row += c.in_c) gather_channels(row, line + w * c.x_strides[2], 1, c.in_c);
+    } else if (c.x_strides[2] != 1 || c.in_c < 8) {
+      for (int64_t w = from; w < until; w++, row += c.in_c) gather_channels(row, line + w * c.x_strides[2], c.x_strides[3], c.in_c);
+    } else { // channels first: four by four
+      const int64_t width = until - from;
+      for (int64_t channel = 0; channel < c.in_c; channel += 4) {
+        const float *at = line + from + channel * c.x_strides[3];
+        int64_t w = 0;
+        if (channel + 4 <= c.in_c) {
+          for (; w + 4 <= width; w += 4) {
+            const Quads q = transpose(load_quads(at + w, c.x_strides[3]));
+            for (int i = 0; i < 4; i++) store_quad(row + (w + i) * c.in_c + channel, q.row[i]);
+          }
+        }
+        const int64_t some = c.in_c - channel < 4 ? c.in_c - channel : 4;
+        for (; w < width; w++)
+          for (int64_t i = 0; i < some; i++) row[w * c.in_c + channel + i] = at[w + i * c.x_strides[3]];
+      }
+      row += width * c.in_c;
+    }
+    for (float *end = to + v.row; row < end; row++) *row = 0.0f;
+  }
+  return v;
+}
+
+// Tiles [tile0, tile1) - lines of out where bands are copied - of panels [panel0, panel1).
+void region(const Plan &p, int64_t from, int64_t to, int64_t panel0, int64_t panel1, char *scratch) {
+  const ConvF32 &c = p.conv;
+  if (p.bands) {
+    const int64_t most = conv_f32_band(c, p.transposed).out_rows, tiles = p.remainders * p.tiles;
+    while (from < to) {
+      const int64_t n = from / c.out_h, h0 = from % c.out_h;
+      int64_t lines = to - from < most ? to - from : most;
+      if (h0 + lines > c.out_h) lines = c.out_h - h0;
+      const View v = copy_band(p, n, h0, h0 + lines, reinterpret_cast<float *>(scratch));
+      tiles_times_panels(p, v, from * tiles, (from + lines) * tiles, panel0, panel1);
+      from += lines;
+    }
+    return;
+  }
+  const View v{c.x, c.x_strides[1], c.x_strides[2], 0, c.in_h, 0, c.in_w};
+  // As many tiles at a time as let their part of x stay in L2 while the panels pass.
+  const int64_t tile_bytes = (p.transposed ? kTileRows : kTileRows * c.stride_w * c.stride_h) * p.in_channels * 4 + 1;
+  int64_t fit = kNearCacheBytes / tile_bytes - (c.kernel_h - 1) * c.dilation_h * p.tiles;
+  if (fit < 16) fit = 16;
+  const int64_t parts = divide_up(to - from, fit);
+  for (int64_t i = 0; i < parts; i++) tiles_times_panels(p, v, from + (to - from) * i / parts, from + (to - from) * (i + 1) / parts, panel0, panel1);
+}
+
+struct ConvTask {
+  Plan plan;
+  char *scratch;
+  int64_t scratch_stride_bytes;
+  int64_t rows, row_chunks, panel_chunks; // rows: tiles, or lines where bands are copied
+};
+
+void conv_task(void *arg, int64_t begin, int64_t end, int32_t worker) {
+  const ConvTask &t = *static_cast<const ConvTask *>(arg);
+  char *scratch = t.scratch ? t.scratch + worker * t.scratch_stride_bytes : nullptr;
+  const int64_t panels = t.plan.panels * t.plan.conv.groups;
+  while (begin < end) {
+    if (t.panel_chunks == 1) return region(t.plan, t.rows * begin / t.row_chunks, t.rows * end / t.row_chunks, 0, panels, scratch);
+    const int64_t chunk = begin / t.panel_chunks, panel0 = begin % t.panel_chunks;
+    const int64_t panel1 = panel0 + (end - begin) < panels ? panel0 + (end - begin) : panels;
+    region(t.plan, t.rows * chunk / t.row_chunks, t.rows * (chunk + 1) / t.row_chunks, panel0, panel1, scratch);
+    begin += panel1 - panel0;
+  }
+}
+
+void run_plan(sealift_frame *frame, const ConvF32 &c, bool transposed) {
+  if (c.batch <= 0 || c.out_h <= 0 || c.out_w <= 0 || c.out_c <= 0) return;
+  ConvTask task;
+  make_plan(task.plan, c, transposed);
+  const Plan &p = task.plan;
+  task.scratch = frame->scratch;
+  task.scratch_stride_bytes = frame->scratch_stride_bytes;
+  const int64_t lines = c.batch * c.out_h, panels = p.panels * c.groups;
+  const int64_t work = lines * c.out_w * c.out_c * p.depth / (transposed ? c.stride_h * c.stride_w : 1);
+  const int64_t workers = work < kForkWork ? 1 : frame->num_workers;
+  task.rows = p.bands ? lines : lines * p.remainders * p.tiles;
+  task.row_chunks = 1;
+  task.panel_chunks = panels;
+  if (workers > 1) {
+    const bool heavy = p.depth * c.out_c > c.batch * c.in_h * c.in_w * c.in_c; // each worker better reads a part of the weights and all of x
+    const bool even = panels % workers == 0 || panels >= 4 * workers;
+    if (!(heavy && even)) {
+      if (task.rows >= 4 * workers || panels == 1) {
+        task.row_chunks = task.rows;
+        task.panel_chunks = 1;
+      } else {
+        task.row_chunks = task.rows;
+      }
+    }
+  }
+  const int64_t count = task.row_chunks * task.panel_chunks;
+  if (workers <= 1 || count == 1) conv_task(&task, 0, count, 0);
+  else frame->host->parallel_for(frame, count, 1, conv_task, &task);
+}
+
+// Whether positions follow each other at one distance, so that an image is one matrix.
+SEALIFT_INLINE bool is_matrix(const int64_t *strides, int64_t height, int64_t width) { return strides[3] == 1 && (height == 1 || strides[1] == width * strides[2]); }
+
+// A 1x1 convolution as a product of matrices, where the strides allow it.
+bool run_as_gemm(sealift_frame *frame, const ConvF32 &c) {
+  if (c.kernel_h != 1 || c.kernel_w != 1 || c.stride_h != 1 || c.stride_w != 1 || c.pad_h != 0 || c.pad_w != 0 || c.groups != 1) return false;
+  if (c.out_h != c.in_h || c.out_w != c.in_w) return false;
+  if (!is_matrix(c.x_strides, c.in_h, c.in_w) || !is_matrix(c.out_strides, c.out_h, c.out_w)) return false;
+  if (c.residual && !is_matrix(c.residual_strides, c.out_h, c.out_w)) return false;
+  GemmF32 g;
+  g.a = c.x, g.lda = c.x_strides[2];
+  g.b = c.w;
+  g.c = c.out, g.ldc = c.out_strides[2];
+  g.bias = c.bias, g.residual = c.residual, g.ldr = c.residual_strides[2];
+  g.activation = c.activation, g.post_activation = c.post_activation;
+  g.epilogue = c.epilogue, g.epilogue_ctx = c.epilogue_ctx;
+  const int64_t each = c.out_h * c.out_w;
+  g.m = each, g.n = c.out_c, g.k = c.in_c;
+  const auto follows = [&](const int64_t *strides) { return c.batch == 1 || strides[0] == each * strides[2]; };
+  if (follows(c.x_strides) && follows(c.out_strides) && (!c.residual || follows(c.residual_strides))) {
+    g.m *= c.batch;
+  } else {
+    g.batch[0] = c.batch;
+    g.a_batch[0] = c.x_strides[0], g.c_batch[0] = c.out_strides[0], g.residual_batch[0] = c.residual_strides[0];
+  }
+  gemm_f32(frame, g);
+  return true;
+}
+
+} // namespace
+
+void conv_f32(sealift_frame *frame, const ConvF32 &conv) {
+  if (conv.w_layout == kConvDepthwise) return conv_depthwise_f32(frame, conv);
+  if (!run_as_gemm(frame, conv)) run_plan(frame, conv, false);
+}
+
+void conv_transpose_f32(sealift_frame *frame, const ConvTransposeF32 &conv) { run_plan(frame, conv, true); }
+
+} // namespace SEALIFT_NS

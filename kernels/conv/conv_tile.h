@@ -1,0 +1,153 @@
+// The register tile of a convolution: a few neighbouring positions of a row of out times one or two vectors of channels, over any list of taps.
+//
+// It is the GEMM's tile (gemm/tile.h, where the form of its inner loop is explained) with the rows of A found anew for every segment of k.
+#ifndef SEALIFT_KERNELS_CONV_CONV_TILE_H
+#define SEALIFT_KERNELS_CONV_CONV_TILE_H
+
+#include "../gemm/activations.h"
+#include "../gemm/lanes.h"
+#include "../gemm/tile.h"
+
+namespace SEALIFT_NS {
+namespace {
+
+// A stretch of k along which x is contiguous: a tap's input channels, or those of a whole row of taps.
+struct Segment {
+  int64_t a, b, k; // offsets from ConvTile::a and ::b, in elements; length
+};
+
+struct ConvTile {
+  const float *a;
+  int64_t lda; // between neighbouring positions
+  const float *b;
+  const Segment *segments;
+  int64_t num_segments;
+  float *c;
+  int64_t ldc;
+  const float *bias;
+  const float *residual;
+  int64_t ldr;
+  const char *prefetch; // a share of the next block of weights, fetched into L2 at an even pace; advanced
+  int64_t prefetch_step_bytes;
+  int32_t flags; // TileFlags
+};
+
+template <int kRows, int kVectors>
+void conv_tile_kernel(ConvTile &t) {
+  Lanes sum[kRows][kVectors];
+  const int64_t lda = t.lda, ldc = t.ldc;
+  float *c = t.c;
+  if (t.flags & kFromC) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) sum[i][v] = load_lanes(c + i * ldc + v * kWidth);
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++) {
+      __builtin_prefetch(c + i * ldc, 1, 3);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) sum[i][v] = Lanes{};
+    }
+  }
+
+  constexpr int kPointers = (kRows + 2) / 3;
+  const float *row[kPointers];
+  const float *b;
+  const char *prefetch = t.prefetch;
+  const int64_t prefetch_step = t.prefetch_step_bytes;
+  auto step = [&](int kk) __attribute__((always_inline)) {
+    Lanes bv[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; v++) bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++) {
+      Lanes av = broadcast(row[i / 3][(i % 3) * lda + kk]);
+#if SEALIFT_LANES == SEALIFT_DEFAULT_LANES
+      if (kVectors > 1) asm("" : "+v"(av));
+#endif
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) sum[i][v] = multiply_add(av, bv[v], sum[i][v]);
+    }
+  };
+  const Segment *end = t.segments + t.num_segments;
+  for (const Segment *s = t.segments; s < end; s++) {
+    b = t.b + s->b;
+    int64_t k = s->k;
+#pragma GCC unroll 8
+    for (int g = 0; g < kPointers; g++) row[g] = t.a + s->a + 3 * g * lda;
+    for (; k >= 4; k -= 4) {
+#pragma GCC unroll 4
+      for (int kk = 0; kk < 4; kk++) {
+        if (kk % kPrefetchEvery == 0) {
+          __builtin_prefetch(prefetch, 0, 2);
+          prefetch += prefetch_step;
+        }
+        step(kk);
+      }
+      b += 4 * kPanel;
+#pragma GCC unroll 8
+      for (int g = 0; g < kPointers; g++) {
+        row[g] += 4;
+        asm("" : "+r"(row[g]));
+      }
+    }
+    for (; k > 0; k--) {
+      step(0);
+      b += kPanel;
+#pragma GCC unroll 8
+      for (int g = 0; g < kPointers; g++) row[g] += 1;
+    }
+  }
+  t.prefetch = prefetch;
+
+  if (t.flags & kAddBias) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; v++) {
+      const Lanes bias = load_lanes(t.bias + v * kWidth);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; i++) sum[i][v] += bias;
+    }
+  }
+  if (t.flags & kRelu) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
+  }
+  if (t.flags & kAddResidual) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(t.residual + i * t.ldr + v * kWidth);
+    if (t.flags & kPostRelu) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; v++) store_lanes(c + i * ldc + v * kWidth, sum[i][v]);
+}
+
+using ConvTileKernel = void (*)(ConvTile &);
+
+#define SEALIFT_TILE_ROW(rows) {conv_tile_kernel<rows, 1>, conv_tile_kernel<rows, 2>}
+const ConvTileKernel kConvTileKernels[kTileRows][kTileVectors] = {
+    SEALIFT_TILE_ROW(1), SEALIFT_TILE_ROW(2), SEALIFT_TILE_ROW(3), SEALIFT_TILE_ROW(4),
+#if SEALIFT_LANES >= 8
+    SEALIFT_TILE_ROW(5), SEALIFT_TILE_ROW(6),
+#endif
+#if SEALIFT_LANES >= 16
+    SEALIFT_TILE_ROW(7), SEALIFT_TILE_ROW(8), SEALIFT_TILE_ROW(9), SEALIFT_TILE_ROW(10),
+    SEALIFT_TILE_ROW(11), SEALIFT_TILE_ROW(12), SEALIFT_TILE_ROW(13), SEALIFT_TILE_ROW(14),
+#endif
+};
+#undef SEALIFT_TILE_ROW
+
+} // namespace
+} // namespace SEALIFT_NS
+#endif
