@@ -96,8 +96,8 @@ Container *Container::create(const sealift_model_api *api, void *caller, void *s
     container->isa_ = best_isa(built, machine);
     if (container->isa_ < 0) {
       char built_text[64], machine_text[64];
-      status = fail(err, SEALIFT_ERROR_ISA, "model '%s' is built for %s; this machine has %s; help: compile it for this machine's instruction set as well", api->name,
-                    isa_names(built, built_text), isa_names(machine, machine_text));
+      status = fail(err, SEALIFT_ERROR_ISA, "model '%s' is built for %s; this machine has %s; help: compile it for this machine's instruction set as well",
+                    api->name, isa_names(built, built_text), isa_names(machine, machine_text));
     }
   }
   if (status == SEALIFT_OK) status = container->map_weights(self, err);
@@ -107,7 +107,8 @@ Container *Container::create(const sealift_model_api *api, void *caller, void *s
   }
   if (status == SEALIFT_OK) {
     uint32_t threads = 0;
-    if (container->shim_.torch_get_num_threads == nullptr || container->shim_.torch_get_num_threads(&threads) != 0 || threads == 0) threads = static_cast<uint32_t>(usable_cores());
+    if (container->shim_.torch_get_num_threads == nullptr || container->shim_.torch_get_num_threads(&threads) != 0 || threads == 0)
+      threads = static_cast<uint32_t>(usable_cores());
     container->num_threads_ = static_cast<int32_t>(threads < 1024 ? threads : 1024);
     container->host_ = sealift_host{SEALIFT_MODEL_ABI_VERSION, sizeof(sealift_host), Context::parallel_for, record_begin, record_end};
     // The first context is made now: what does not work is told here, and a model's state has one context for good.
@@ -150,7 +151,8 @@ sealift_status Container::map_weights(void *self, ErrorText err) {
   if (api_->weights_bytes == 0) return SEALIFT_OK;
   Dl_info image;
   char path[4096];
-  if (dladdr(self, &image) == 0 || strlen(image.dli_fname) + 16 > sizeof path) return fail(err, SEALIFT_ERROR_FILE, "the model library's own path is not found");
+  if (dladdr(self, &image) == 0 || strlen(image.dli_fname) + 16 > sizeof path)
+    return fail(err, SEALIFT_ERROR_FILE, "the model library's own path is not found");
   strcpy(path, image.dli_fname);
   char *end = path + strlen(path);
   static const char *const suffixes[] = {".so", ".wrapper"};
@@ -221,11 +223,14 @@ sealift_status Container::copy_constant(int32_t constant, TensorHandle value, vo
   if (tensor.device.device_type != kDLCPU) return fail(err, SEALIFT_ERROR_CONSTANT, "constant '%s' is not on the CPU; help: copy it there first", spec.fqn);
   if (!is_dtype(tensor.dtype, spec.dtype)) {
     char buffer[32];
-    return fail(err, SEALIFT_ERROR_CONSTANT, "constant '%s' has dtype %s, the new value has %s; help: convert it", spec.fqn, DTYPES[spec.dtype].name, dtype_name(tensor.dtype, buffer));
+    return fail(err, SEALIFT_ERROR_CONSTANT, "constant '%s' has dtype %s, the new value has %s; help: convert it", spec.fqn, DTYPES[spec.dtype].name,
+                dtype_name(tensor.dtype, buffer));
   }
   bool same = tensor.ndim == spec.rank;
   for (int32_t d = 0; d < spec.rank && same; ++d) same = tensor.shape[d] == spec.shape[d];
-  if (!same) return fail(err, SEALIFT_ERROR_CONSTANT, "constant '%s': the new value has another shape; help: load the weights of the model that was compiled", spec.fqn);
+  if (!same)
+    return fail(err, SEALIFT_ERROR_CONSTANT, "constant '%s': the new value has another shape; help: load the weights of the model that was compiled",
+                spec.fqn);
   int64_t strides[SEALIFT_MAX_RANK], stride = 1;
   for (int32_t d = spec.rank - 1; d >= 0; --d) {
     strides[d] = stride;
@@ -257,7 +262,9 @@ sealift_status Container::update_constants(const ConstantEntry *entries, size_t 
       if (strcmp(entries[i].name, constant.name) == 0) value = entries[i].handle;
     }
     if (value == nullptr) {
-      if (must_be_all) status = fail(err, SEALIFT_ERROR_CONSTANT, "constant '%s' is missing from a full update; help: pass every constant, or check_full_update=False", constant.fqn);
+      if (must_be_all)
+        status = fail(err, SEALIFT_ERROR_CONSTANT, "constant '%s' is missing from a full update; help: pass every constant, or check_full_update=False",
+                      constant.fqn);
       continue;
     }
     void *plain = nullptr;
@@ -373,7 +380,8 @@ sealift_status Container::extract_constants(bool use_inactive, const ConstantEnt
     }
     TensorHandle tensor = nullptr;
     void *data = nullptr;
-    if (shim_.aoti_torch_empty_strided(constant.rank, constant.shape, strides, shim_.dtypes[constant.dtype], shim_.aoti_torch_device_type_cpu(), 0, &tensor) != 0 ||
+    if (shim_.aoti_torch_empty_strided(constant.rank, constant.shape, strides, shim_.dtypes[constant.dtype], shim_.aoti_torch_device_type_cpu(), 0,
+                                       &tensor) != 0 ||
         shim_.aoti_torch_get_data_ptr(tensor, &data) != 0) {
       return no_memory(err);
     }
@@ -443,12 +451,14 @@ sealift_status Container::describe(TensorHandle tensor, const char *kind, const 
   if (shim_.aoti_torch_get_layout(tensor, &layout) != 0 || layout != shim_.aoti_torch_layout_strided()) {
     return fail(err, SEALIFT_ERROR_DTYPE, "%s '%s' is not a dense tensor; help: call .to_dense() on it", kind, name);
   }
-  if (shim_.aoti_torch_get_dtype(tensor, &dtype) != 0 || shim_.aoti_torch_get_device_type(tensor, &device) != 0 || shim_.aoti_torch_get_dim(tensor, &rank) != 0 ||
-      shim_.aoti_torch_get_sizes(tensor, &sizes) != 0 || shim_.aoti_torch_get_strides(tensor, &strides) != 0) {
+  if (shim_.aoti_torch_get_dtype(tensor, &dtype) != 0 || shim_.aoti_torch_get_device_type(tensor, &device) != 0 ||
+      shim_.aoti_torch_get_dim(tensor, &rank) != 0 || shim_.aoti_torch_get_sizes(tensor, &sizes) != 0 ||
+      shim_.aoti_torch_get_strides(tensor, &strides) != 0) {
     return fail(err, SEALIFT_ERROR_ARGUMENT, "%s '%s' cannot be read", kind, name);
   }
   const bool on_cpu = device == shim_.aoti_torch_device_type_cpu();
-  if (on_cpu && shim_.aoti_torch_get_data_ptr(tensor, &data) != 0) return fail(err, SEALIFT_ERROR_ARGUMENT, "%s '%s' has no memory that can be read", kind, name);
+  if (on_cpu && shim_.aoti_torch_get_data_ptr(tensor, &data) != 0)
+    return fail(err, SEALIFT_ERROR_ARGUMENT, "%s '%s' has no memory that can be read", kind, name);
   DLDataType type = {kDLOpaqueHandle, static_cast<uint8_t>(dtype), 1};  // a dtype that sealift does not know
   for (int32_t known = 0; known < NUM_DTYPES; ++known) {
     if (shim_.dtypes[known] == dtype) type = dlpack_dtype(known);
@@ -461,7 +471,8 @@ sealift_status Container::make_output(const Context &core, int32_t output, Tenso
   const sealift_tensor_spec &spec = api_->outputs[output];
   int64_t shape[SEALIFT_MAX_RANK];
   core.output_shape(output, shape);
-  if (shim_.aoti_torch_empty_strided(spec.rank, shape, core.output_strides(output), shim_.dtypes[spec.dtype], shim_.aoti_torch_device_type_cpu(), 0, handle) != 0 ||
+  if (shim_.aoti_torch_empty_strided(spec.rank, shape, core.output_strides(output), shim_.dtypes[spec.dtype], shim_.aoti_torch_device_type_cpu(), 0,
+                                     handle) != 0 ||
       shim_.aoti_torch_get_data_ptr(*handle, data) != 0) {
     return fail(err, SEALIFT_ERROR_MEMORY, "no memory for output '%s' (%" PRId64 " bytes); help: run a smaller batch", spec.name, core.output_bytes(output));
   }
@@ -489,10 +500,12 @@ sealift_status Container::run_taken(Runner &runner, TensorHandle *inputs, Tensor
   }
   if (status != SEALIFT_OK) return status;
   uint32_t threads = static_cast<uint32_t>(num_threads_);
-  if (shim_.torch_get_num_threads != nullptr && num_threads_ > 1 && !single_threaded) shim_.torch_get_num_threads(&threads);  // torch.set_num_threads may have lowered it
-  core.limit_workers(single_threaded || threads == 0 ? 1 : static_cast<int32_t>(threads) < num_threads_ ? static_cast<int32_t>(threads) : num_threads_);
-  const bool listens = shim_.aoti_record_function_start != nullptr &&
-                       ((shim_.has_global_callbacks != nullptr && shim_.has_global_callbacks()) || (shim_.has_thread_local_callbacks != nullptr && shim_.has_thread_local_callbacks()));
+  if (shim_.torch_get_num_threads != nullptr && num_threads_ > 1 && !single_threaded)
+    shim_.torch_get_num_threads(&threads);  // torch.set_num_threads may have lowered it
+  core.limit_workers(single_threaded || threads == 0 ? 1 : static_cast<int32_t>(threads) < num_threads_ ? static_cast<int32_t>(threads)
+                                                                                                        : num_threads_);
+  const bool listens = shim_.aoti_record_function_start != nullptr && ((shim_.has_global_callbacks != nullptr && shim_.has_global_callbacks()) ||
+                                                                       (shim_.has_thread_local_callbacks != nullptr && shim_.has_thread_local_callbacks()));
   core.frame().countdown = listens ? 1 : INT64_MAX;
   return core.execute(err);
 }
@@ -501,8 +514,9 @@ sealift_status Container::run(TensorHandle *inputs, size_t num_inputs, TensorHan
   for (size_t i = 0; i < num_outputs; ++i) outputs[i] = nullptr;
   sealift_status status = SEALIFT_OK;
   if (num_inputs != static_cast<size_t>(api_->num_inputs) || num_outputs != static_cast<size_t>(api_->num_outputs)) {
-    status = fail(err, SEALIFT_ERROR_INPUT_COUNT, "%zu inputs and room for %zu outputs given, model '%s' takes %d and gives %d; help: `sealift inspect` lists them", num_inputs, num_outputs,
-                  api_->name, static_cast<int>(api_->num_inputs), static_cast<int>(api_->num_outputs));
+    status = fail(err, SEALIFT_ERROR_INPUT_COUNT,
+                  "%zu inputs and room for %zu outputs given, model '%s' takes %d and gives %d; help: `sealift inspect` lists them", num_inputs,
+                  num_outputs, api_->name, static_cast<int>(api_->num_inputs), static_cast<int>(api_->num_outputs));
   } else {
     const bool serial = api_->num_states > 0;
     if (serial) pthread_mutex_lock(&states_);

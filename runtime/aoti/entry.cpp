@@ -68,7 +68,8 @@ int32_t create(void **container, const char *device, void *caller) {
   const ErrorText err = error_text();
   *container = nullptr;
   if (device != nullptr && strncmp(device, "cpu", 3) != 0) {
-    return loud(sealift::runtime::fail(err, SEALIFT_ERROR_DEVICE, "the model is compiled for the CPU, not for '%s'; help: load it without a device index", device));
+    return loud(
+        sealift::runtime::fail(err, SEALIFT_ERROR_DEVICE, "the model is compiled for the CPU, not for '%s'; help: load it without a device index", device));
   }
   *container = Container::create(sealift_model_get_api(SEALIFT_MODEL_ABI_VERSION), caller, reinterpret_cast<void *>(&create), err);
   return loud(*container == nullptr ? SEALIFT_ERROR_LIBRARY : SEALIFT_OK);
@@ -83,9 +84,13 @@ AOTI AOTInductorGetLastError(const char **message) {
 
 // ---- life ----------------------------------------------------------------------------------------------------------------
 
-AOTI AOTInductorModelContainerCreateWithDevice(void **container, size_t, const char *device, const char *) { return create(container, device, __builtin_return_address(0)); }
+AOTI AOTInductorModelContainerCreateWithDevice(void **container, size_t, const char *device, const char *) {
+  return create(container, device, __builtin_return_address(0));
+}
 
-AOTI AOTInductorModelContainerCreate(void **container, size_t, bool is_cpu, const char *) { return create(container, is_cpu ? "cpu" : "another device", __builtin_return_address(0)); }
+AOTI AOTInductorModelContainerCreate(void **container, size_t, bool is_cpu, const char *) {
+  return create(container, is_cpu ? "cpu" : "another device", __builtin_return_address(0));
+}
 
 AOTI AOTInductorModelContainerDelete(void *container) {
   Container::destroy(static_cast<Container *>(container));
@@ -106,14 +111,16 @@ AOTI AOTInductorModelContainerGetNumOutputs(void *container, size_t *count) {
 
 AOTI AOTInductorModelContainerGetInputName(void *container, size_t index, const char **name) {
   const sealift_model_api &api = of(container).api();
-  if (index >= static_cast<size_t>(api.num_inputs)) return result(sealift::runtime::fail(error_text(), SEALIFT_ERROR_ARGUMENT, "the model has no input %zu", index));
+  if (index >= static_cast<size_t>(api.num_inputs))
+    return result(sealift::runtime::fail(error_text(), SEALIFT_ERROR_ARGUMENT, "the model has no input %zu", index));
   *name = api.inputs[index].name;
   return 0;
 }
 
 AOTI AOTInductorModelContainerGetOutputName(void *container, size_t index, const char **name) {
   const sealift_model_api &api = of(container).api();
-  if (index >= static_cast<size_t>(api.num_outputs)) return result(sealift::runtime::fail(error_text(), SEALIFT_ERROR_ARGUMENT, "the model has no output %zu", index));
+  if (index >= static_cast<size_t>(api.num_outputs))
+    return result(sealift::runtime::fail(error_text(), SEALIFT_ERROR_ARGUMENT, "the model has no output %zu", index));
   *name = api.outputs[index].name == nullptr ? "" : api.outputs[index].name;
   return 0;
 }
@@ -187,19 +194,24 @@ AOTI AOTInductorModelContainerUpdateUserManagedConstantBuffer(void *container, v
 
 AOTI AOTInductorModelContainerUpdateInactiveConstantBuffer(void *container, void *map) { return update_from_map(container, map, true, true); }
 
-AOTI AOTInductorModelContainerUpdateConstantBufferPairs(void *container, const ConstantEntry *pairs, size_t count, bool use_inactive, bool validate_full_update) {
+AOTI AOTInductorModelContainerUpdateConstantBufferPairs(void *container, const ConstantEntry *pairs, size_t count, bool use_inactive,
+                                                        bool validate_full_update) {
   return update(container, pairs, count, use_inactive, validate_full_update);
 }
 
-AOTI AOTInductorModelContainerUpdateConstantBufferFromCpuPairs(void *container, const ConstantEntry *pairs, size_t count, bool use_inactive, bool validate_full_update) {
+AOTI AOTInductorModelContainerUpdateConstantBufferFromCpuPairs(void *container, const ConstantEntry *pairs, size_t count, bool use_inactive,
+                                                               bool validate_full_update) {
   return update(container, pairs, count, use_inactive, validate_full_update);
 }
 
-AOTI AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(void *container, const ConstantEntry *pairs, size_t count, bool use_inactive, bool validate_full_update) {
+AOTI AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(void *container, const ConstantEntry *pairs, size_t count, bool use_inactive,
+                                                                   bool validate_full_update) {
   return update(container, pairs, count, use_inactive, validate_full_update);
 }
 
-AOTI AOTInductorModelContainerUpdateInactiveConstantBufferPairs(void *container, const ConstantEntry *pairs, size_t count) { return update(container, pairs, count, true, true); }
+AOTI AOTInductorModelContainerUpdateInactiveConstantBufferPairs(void *container, const ConstantEntry *pairs, size_t count) {
+  return update(container, pairs, count, true, true);
+}
 
 AOTI AOTInductorModelContainerGetConstantsBlobSize(void *container, uint64_t *bytes) {
   *bytes = of(container).api().weights_bytes;
@@ -229,7 +241,8 @@ AOTI AOTInductorModelContainerExtractConstantsMap(void *container, void *map, bo
   if (status != SEALIFT_OK) return loud(status);
   ConstantMap constants(map, of(container).shim());
   for (size_t i = 0; i < count; ++i) {
-    if (!constants.insert(entries[i].name, entries[i].handle)) return loud(sealift::runtime::fail(error_text(), SEALIFT_ERROR_LIBRARY, "this process has no libstdc++.so.6 to make a constant map with"));
+    if (!constants.insert(entries[i].name, entries[i].handle))
+      return loud(sealift::runtime::fail(error_text(), SEALIFT_ERROR_LIBRARY, "this process has no libstdc++.so.6 to make a constant map with"));
   }
   return 0;
 }
@@ -240,6 +253,7 @@ AOTI AOTInductorModelContainerRun(void *container, TensorHandle *inputs, size_t 
   return result(of(container).run(inputs, num_inputs, outputs, num_outputs, false, error_text()));
 }
 
-AOTI AOTInductorModelContainerRunSingleThreaded(void *container, TensorHandle *inputs, size_t num_inputs, TensorHandle *outputs, size_t num_outputs, void *, void *) {
+AOTI AOTInductorModelContainerRunSingleThreaded(void *container, TensorHandle *inputs, size_t num_inputs, TensorHandle *outputs, size_t num_outputs, void *,
+                                                void *) {
   return result(of(container).run(inputs, num_inputs, outputs, num_outputs, true, error_text()));
 }

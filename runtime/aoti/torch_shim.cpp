@@ -34,7 +34,8 @@ bool bind(void *handle, const char *name, Function *&function) {
 sealift_status bind_torch(TorchShim &shim, void *caller, ErrorText err) {
   void *torch = can_load_libraries() ? find_torch(caller) : reinterpret_cast<void *>(-1);
   if (torch == reinterpret_cast<void *>(-1) || (torch == nullptr && dlsym(RTLD_DEFAULT, PROBE) == nullptr)) {
-    return fail(err, SEALIFT_ERROR_LIBRARY, "PyTorch's library is not found in this process; help: open the package with sealift_open where there is no PyTorch");
+    return fail(err, SEALIFT_ERROR_LIBRARY,
+                "PyTorch's library is not found in this process; help: open the package with sealift_open where there is no PyTorch");
   }
   // The handle stays open: the shim points into it.
   const char *missing = nullptr;

@@ -7,7 +7,7 @@
 
 namespace sealift::runtime {
 
-using TensorHandle = struct TensorOpaque *;          // at::Tensor *
+using TensorHandle = struct TensorOpaque *;  // at::Tensor *
 using RecordFunctionHandle = struct RecordOpaque *;
 
 struct TorchShim {

@@ -41,15 +41,33 @@ class Error : public std::runtime_error {
   sealift_status status_;
 };
 
-struct ArgumentError : Error { using Error::Error; };   // E-ARG
-struct FileError : Error { using Error::Error; };       // E-FILE: cannot be opened or read
-struct PackageError : Error { using Error::Error; };    // E-PACKAGE: damaged, changed, too new, or without such a model
-struct MachineError : Error { using Error::Error; };    // E-ISA, E-LIBRARY: this machine or system cannot run it
-struct InputError : Error { using Error::Error; };      // E-INPUT: inputs or outputs that do not fit
-struct RunError : Error { using Error::Error; };        // E-RUN: an index, an assertion, a division inside the model
-struct MemoryError : Error { using Error::Error; };     // E-MEMORY
-struct ConstantError : Error { using Error::Error; };   // E-CONSTANT
-struct BusyError : Error { using Error::Error; };       // E-CONTEXT: the context runs on another thread
+struct ArgumentError : Error {
+  using Error::Error;
+};  // E-ARG
+struct FileError : Error {
+  using Error::Error;
+};  // E-FILE: cannot be opened or read
+struct PackageError : Error {
+  using Error::Error;
+};  // E-PACKAGE: damaged, changed, too new, or without such a model
+struct MachineError : Error {
+  using Error::Error;
+};  // E-ISA, E-LIBRARY: this machine or system cannot run it
+struct InputError : Error {
+  using Error::Error;
+};  // E-INPUT: inputs or outputs that do not fit
+struct RunError : Error {
+  using Error::Error;
+};  // E-RUN: an index, an assertion, a division inside the model
+struct MemoryError : Error {
+  using Error::Error;
+};  // E-MEMORY
+struct ConstantError : Error {
+  using Error::Error;
+};  // E-CONSTANT
+struct BusyError : Error {
+  using Error::Error;
+};  // E-CONTEXT: the context runs on another thread
 
 [[noreturn]] inline void throw_error(sealift_status status, const char *message) {
   switch (status) {
@@ -87,15 +105,42 @@ void call(Function function, Arguments... arguments) {
 
 template <class Element>
 struct Dtype;
-template <> struct Dtype<float> { static constexpr DLDataType value{kDLFloat, 32, 1}; };
-template <> struct Dtype<double> { static constexpr DLDataType value{kDLFloat, 64, 1}; };
-template <> struct Dtype<std::int8_t> { static constexpr DLDataType value{kDLInt, 8, 1}; };
-template <> struct Dtype<std::int16_t> { static constexpr DLDataType value{kDLInt, 16, 1}; };
-template <> struct Dtype<std::int32_t> { static constexpr DLDataType value{kDLInt, 32, 1}; };
-template <> struct Dtype<std::int64_t> { static constexpr DLDataType value{kDLInt, 64, 1}; };
-template <> struct Dtype<std::uint8_t> { static constexpr DLDataType value{kDLUInt, 8, 1}; };
-template <> struct Dtype<bool> { static constexpr DLDataType value{kDLBool, 8, 1}; };
-template <> struct Dtype<std::complex<float>> { static constexpr DLDataType value{kDLComplex, 64, 1}; };
+template <>
+struct Dtype<float> {
+  static constexpr DLDataType value{kDLFloat, 32, 1};
+};
+template <>
+struct Dtype<double> {
+  static constexpr DLDataType value{kDLFloat, 64, 1};
+};
+template <>
+struct Dtype<std::int8_t> {
+  static constexpr DLDataType value{kDLInt, 8, 1};
+};
+template <>
+struct Dtype<std::int16_t> {
+  static constexpr DLDataType value{kDLInt, 16, 1};
+};
+template <>
+struct Dtype<std::int32_t> {
+  static constexpr DLDataType value{kDLInt, 32, 1};
+};
+template <>
+struct Dtype<std::int64_t> {
+  static constexpr DLDataType value{kDLInt, 64, 1};
+};
+template <>
+struct Dtype<std::uint8_t> {
+  static constexpr DLDataType value{kDLUInt, 8, 1};
+};
+template <>
+struct Dtype<bool> {
+  static constexpr DLDataType value{kDLBool, 8, 1};
+};
+template <>
+struct Dtype<std::complex<float>> {
+  static constexpr DLDataType value{kDLComplex, 64, 1};
+};
 
 }  // namespace detail
 
@@ -132,14 +177,16 @@ class TensorView {
  public:
   TensorView(void *data, DLDataType dtype, Span<std::int64_t> shape, Span<std::int64_t> strides = {})
       : data_(data), dtype_(dtype), rank_(static_cast<std::int32_t>(shape.size())), has_strides_(strides.size() != 0) {
-    if (shape.size() > MAX_RANK || (has_strides_ && strides.size() != shape.size())) throw ArgumentError(SEALIFT_ERROR_ARGUMENT, "[E-ARG-001] a tensor has at most 16 dimensions, and as many strides or none");
+    if (shape.size() > MAX_RANK || (has_strides_ && strides.size() != shape.size()))
+      throw ArgumentError(SEALIFT_ERROR_ARGUMENT, "[E-ARG-001] a tensor has at most 16 dimensions, and as many strides or none");
     for (std::size_t d = 0; d < shape.size(); ++d) shape_[d] = shape[d];
     for (std::size_t d = 0; d < strides.size(); ++d) strides_[d] = strides[d];
   }
 
   // Valid as long as this view stays where it is.
   DLTensor dlpack() const {
-    return DLTensor{data_, DLDevice{kDLCPU, 0}, rank_, dtype_, const_cast<std::int64_t *>(shape_), has_strides_ ? const_cast<std::int64_t *>(strides_) : nullptr, 0};
+    return DLTensor{
+        data_, DLDevice{kDLCPU, 0}, rank_, dtype_, const_cast<std::int64_t *>(shape_), has_strides_ ? const_cast<std::int64_t *>(strides_) : nullptr, 0};
   }
 
  private:
@@ -163,7 +210,8 @@ TensorView view(std::vector<Element> &elements, Span<std::int64_t> shape) {
   std::int64_t count = 1;
   for (const std::int64_t size : shape) count *= size;
   if (count != static_cast<std::int64_t>(elements.size())) {
-    throw ArgumentError(SEALIFT_ERROR_ARGUMENT, "[E-ARG-001] a vector of " + std::to_string(elements.size()) + " elements is viewed as a tensor of " + std::to_string(count));
+    throw ArgumentError(SEALIFT_ERROR_ARGUMENT,
+                        "[E-ARG-001] a vector of " + std::to_string(elements.size()) + " elements is viewed as a tensor of " + std::to_string(count));
   }
   return view(elements.data(), shape);
 }
@@ -189,7 +237,8 @@ class Tensor {
   template <class Element>
   Element *data() const {
     constexpr DLDataType wanted = detail::Dtype<Element>::value;
-    if (dtype().code != wanted.code || dtype().bits != wanted.bits) throw InputError(SEALIFT_ERROR_DTYPE, "[E-INPUT-002] the tensor has another dtype than the one asked for");
+    if (dtype().code != wanted.code || dtype().bits != wanted.bits)
+      throw InputError(SEALIFT_ERROR_DTYPE, "[E-INPUT-002] the tensor has another dtype than the one asked for");
     return static_cast<Element *>(data());
   }
   // Hands it to another DLPack consumer.
@@ -205,7 +254,7 @@ class Tensor {
 // ---- models --------------------------------------------------------------------------------------------------------------
 
 struct OpenOptions {
-  std::string model_name;      // empty: the only model, else the one called "model"
+  std::string model_name;        // empty: the only model, else the one called "model"
   std::int32_t num_threads = 0;  // 0: every core the process may use
   std::int32_t isa = -1;         // a bit number of sealift_machine_isas(); -1: the best
   bool verify_weights = true;    // the code is always verified
@@ -275,7 +324,8 @@ class Context {
   std::vector<Tensor> run(Span<TensorView> inputs) {
     fill(inputs_, inputs);
     std::vector<DLManagedTensorVersioned *> managed(model_.outputs().size());
-    detail::call(sealift_run, get(), static_cast<std::int32_t>(inputs_.size()), static_cast<const DLTensor *>(inputs_.data()), static_cast<std::int32_t>(managed.size()), managed.data());
+    detail::call(sealift_run, get(), static_cast<std::int32_t>(inputs_.size()), static_cast<const DLTensor *>(inputs_.data()),
+                 static_cast<std::int32_t>(managed.size()), managed.data());
     std::vector<Tensor> outputs;
     outputs.reserve(managed.size());
     for (DLManagedTensorVersioned *tensor : managed) outputs.emplace_back(tensor);
@@ -286,8 +336,8 @@ class Context {
   void run_into(Span<TensorView> inputs, Span<TensorView> outputs) {
     fill(inputs_, inputs);
     fill(outputs_, outputs);
-    detail::call(sealift_run_into, get(), static_cast<std::int32_t>(inputs_.size()), static_cast<const DLTensor *>(inputs_.data()), static_cast<std::int32_t>(outputs_.size()),
-                 static_cast<const DLTensor *>(outputs_.data()));
+    detail::call(sealift_run_into, get(), static_cast<std::int32_t>(inputs_.size()), static_cast<const DLTensor *>(inputs_.data()),
+                 static_cast<std::int32_t>(outputs_.size()), static_cast<const DLTensor *>(outputs_.data()));
   }
 
   // What shapes the outputs have for these inputs; nothing runs.
@@ -295,8 +345,9 @@ class Context {
     fill(inputs_, inputs);
     const Span<sealift_tensor_info> infos = model_.outputs();
     const std::unique_ptr<std::int64_t[][16]> shapes(new std::int64_t[infos.size() + 1][16]);
-    std::int64_t(*no_strides)[16] = nullptr;
-    detail::call(sealift_output_shapes, get(), static_cast<std::int32_t>(inputs_.size()), static_cast<const DLTensor *>(inputs_.data()), shapes.get(), no_strides);
+    std::int64_t (*no_strides)[16] = nullptr;
+    detail::call(sealift_output_shapes, get(), static_cast<std::int32_t>(inputs_.size()), static_cast<const DLTensor *>(inputs_.data()), shapes.get(),
+                 no_strides);
     std::vector<std::vector<std::int64_t>> result;
     for (std::size_t i = 0; i < infos.size(); ++i) result.emplace_back(shapes[i], shapes[i] + infos[i].rank);
     return result;

@@ -65,7 +65,9 @@ class Turn {  // the context, for one thread
   bool mine_;
 };
 
-sealift_status busy(ErrorText err) { return fail(err, SEALIFT_ERROR_BUSY, "the context is in use by another thread; help: make one context for each thread that runs"); }
+sealift_status busy(ErrorText err) {
+  return fail(err, SEALIFT_ERROR_BUSY, "the context is in use by another thread; help: make one context for each thread that runs");
+}
 
 sealift_status null_argument(ErrorText err, const char *name) { return fail(err, SEALIFT_ERROR_ARGUMENT, "%s is NULL; help: pass it", name); }
 
@@ -101,7 +103,13 @@ OwnedTensor *make_tensor(const Context &core, int32_t output) {
   managed.manager_ctx = nullptr;
   managed.deleter = free_tensor;
   managed.flags = 0;
-  managed.dl_tensor = DLTensor{static_cast<char *>(memory) + HEADER_BYTES, DLDevice{kDLCPU, 0}, spec.rank, sealift::runtime::dlpack_dtype(spec.dtype), tensor->shape, tensor->strides, 0};
+  managed.dl_tensor = DLTensor{static_cast<char *>(memory) + HEADER_BYTES,
+                               DLDevice{kDLCPU, 0},
+                               spec.rank,
+                               sealift::runtime::dlpack_dtype(spec.dtype),
+                               tensor->shape,
+                               tensor->strides,
+                               0};
   return tensor;
 }
 
@@ -136,7 +144,8 @@ sealift_status sealift_open(const char *path, const sealift_open_options *option
   sealift_open_options_init(&chosen);
   if (options != nullptr) {
     // A caller built with an older header has a shorter struct: what it lacks keeps its default.
-    if (options->struct_bytes < sizeof options->struct_bytes) return fail(err, SEALIFT_ERROR_ARGUMENT, "options.struct_bytes is not set; help: call sealift_open_options_init first");
+    if (options->struct_bytes < sizeof options->struct_bytes)
+      return fail(err, SEALIFT_ERROR_ARGUMENT, "options.struct_bytes is not set; help: call sealift_open_options_init first");
     memcpy(&chosen, options, std::min<size_t>(options->struct_bytes, sizeof chosen));
   }
   return guarded(err, [&] {
@@ -256,7 +265,8 @@ sealift_status sealift_context_clone(const sealift_context *context, sealift_con
 
 // ---- running -------------------------------------------------------------------------------------------------------------
 
-sealift_status sealift_output_shapes(sealift_context *context, int32_t num_inputs, const DLTensor *inputs, int64_t (*shapes)[16], int64_t (*strides)[16], char *err_text, size_t err_len) {
+sealift_status sealift_output_shapes(sealift_context *context, int32_t num_inputs, const DLTensor *inputs, int64_t (*shapes)[16], int64_t (*strides)[16],
+                                     char *err_text, size_t err_len) {
   const ErrorText err{err_text, err_len};
   if (context == nullptr) return null_argument(err, "context");
   if (inputs == nullptr && num_inputs > 0) return null_argument(err, "inputs");
@@ -273,7 +283,8 @@ sealift_status sealift_output_shapes(sealift_context *context, int32_t num_input
   return SEALIFT_OK;
 }
 
-sealift_status sealift_run_into(sealift_context *context, int32_t num_inputs, const DLTensor *inputs, int32_t num_outputs, const DLTensor *outputs, char *err_text, size_t err_len) {
+sealift_status sealift_run_into(sealift_context *context, int32_t num_inputs, const DLTensor *inputs, int32_t num_outputs, const DLTensor *outputs,
+                                char *err_text, size_t err_len) {
   const ErrorText err{err_text, err_len};
   if (context == nullptr) return null_argument(err, "context");
   if ((inputs == nullptr && num_inputs > 0) || (outputs == nullptr && num_outputs > 0)) return null_argument(err, "inputs or outputs");
@@ -288,7 +299,8 @@ sealift_status sealift_run_into(sealift_context *context, int32_t num_inputs, co
   return status;
 }
 
-sealift_status sealift_run(sealift_context *context, int32_t num_inputs, const DLTensor *inputs, int32_t num_outputs, DLManagedTensorVersioned **outputs, char *err_text, size_t err_len) {
+sealift_status sealift_run(sealift_context *context, int32_t num_inputs, const DLTensor *inputs, int32_t num_outputs, DLManagedTensorVersioned **outputs,
+                           char *err_text, size_t err_len) {
   const ErrorText err{err_text, err_len};
   if (context == nullptr) return null_argument(err, "context");
   if ((inputs == nullptr && num_inputs > 0) || (outputs == nullptr && num_outputs > 0)) return null_argument(err, "inputs or outputs");
@@ -298,8 +310,8 @@ sealift_status sealift_run(sealift_context *context, int32_t num_inputs, const D
   Context &core = context->core;
   const sealift_model_api &api = core.api();
   if (num_outputs != api.num_outputs) {
-    return fail(err, SEALIFT_ERROR_INPUT_COUNT, "room for %d outputs given, model '%s' has %d; help: pass one pointer for each, also where it is None", static_cast<int>(num_outputs), api.name,
-                static_cast<int>(api.num_outputs));
+    return fail(err, SEALIFT_ERROR_INPUT_COUNT, "room for %d outputs given, model '%s' has %d; help: pass one pointer for each, also where it is None",
+                static_cast<int>(num_outputs), api.name, static_cast<int>(api.num_outputs));
   }
   begin_run(*context);
   sealift_status status = core.prepare(num_inputs, inputs, err);
@@ -308,7 +320,8 @@ sealift_status sealift_run(sealift_context *context, int32_t num_inputs, const D
     if (api.outputs[i].optional != 0) continue;
     OwnedTensor *tensor = make_tensor(core, i);
     if (tensor == nullptr) {
-      status = fail(err, SEALIFT_ERROR_MEMORY, "no memory for output '%s' (%" PRId64 " bytes); help: run a smaller batch", api.outputs[i].name, core.output_bytes(i));
+      status = fail(err, SEALIFT_ERROR_MEMORY, "no memory for output '%s' (%" PRId64 " bytes); help: run a smaller batch", api.outputs[i].name,
+                    core.output_bytes(i));
       break;
     }
     outputs[i] = &tensor->managed;

@@ -13,12 +13,13 @@ namespace {
 #define SEALIFT_COLD __attribute__((noinline, cold))
 
 SEALIFT_COLD sealift_status wrong_count(const sealift_model_api &api, int32_t num_inputs, ErrorText err) {
-  return fail(err, SEALIFT_ERROR_INPUT_COUNT, "%d inputs given, model '%s' takes %d; help: `sealift inspect` lists them", static_cast<int>(num_inputs), api.name,
-              static_cast<int>(api.num_inputs));
+  return fail(err, SEALIFT_ERROR_INPUT_COUNT, "%d inputs given, model '%s' takes %d; help: `sealift inspect` lists them", static_cast<int>(num_inputs),
+              api.name, static_cast<int>(api.num_inputs));
 }
 
 SEALIFT_COLD sealift_status wrong_kind(const sealift_tensor_spec &spec, const DLTensor &input, ErrorText err) {
-  if (input.ndim > 0 && input.shape == nullptr) return fail(err, SEALIFT_ERROR_ARGUMENT, "input '%s' has dimensions but no shape (NULL); help: fill in the DLTensor", spec.name);
+  if (input.ndim > 0 && input.shape == nullptr)
+    return fail(err, SEALIFT_ERROR_ARGUMENT, "input '%s' has dimensions but no shape (NULL); help: fill in the DLTensor", spec.name);
   if (input.device.device_type != kDLCPU) {
     return fail(err, SEALIFT_ERROR_DEVICE, "input '%s' is on device type %d, not on the CPU; help: copy it to the CPU first", spec.name,
                 static_cast<int>(input.device.device_type));
@@ -28,37 +29,43 @@ SEALIFT_COLD sealift_status wrong_kind(const sealift_tensor_spec &spec, const DL
     return fail(err, SEALIFT_ERROR_DTYPE, "input '%s' has dtype %s, the model takes %s; help: convert it, sealift never does so silently", spec.name,
                 dtype_name(input.dtype, buffer), DTYPES[spec.dtype].name);
   }
-  return fail(err, SEALIFT_ERROR_SHAPE, "input '%s' has %d dimensions, the model takes %d; help: pass a tensor of rank %d", spec.name, static_cast<int>(input.ndim),
-              static_cast<int>(spec.rank), static_cast<int>(spec.rank));
+  return fail(err, SEALIFT_ERROR_SHAPE, "input '%s' has %d dimensions, the model takes %d; help: pass a tensor of rank %d", spec.name,
+              static_cast<int>(input.ndim), static_cast<int>(spec.rank), static_cast<int>(spec.rank));
 }
 
 SEALIFT_COLD sealift_status out_of_range(const sealift_model_api &api, const sealift_symbol_spec &symbol, int64_t value, ErrorText err) {
   return fail(err, SEALIFT_ERROR_SHAPE,
-              "input '%s': size %" PRId64 " of dimension %d (%s) is outside %" PRId64 "..%" PRId64 "; help: export the model with a wider range for %s, or split the input",
+              "input '%s': size %" PRId64 " of dimension %d (%s) is outside %" PRId64 "..%" PRId64
+              "; help: export the model with a wider range for %s, or split the input",
               api.inputs[symbol.input].name, value, static_cast<int>(symbol.dim), symbol.name, symbol.min, symbol.max, symbol.name);
 }
 
-SEALIFT_COLD sealift_status wrong_size(const sealift_model_api &api, const sealift_tensor_spec &spec, int32_t dim, int64_t value, const int64_t *sizes, ErrorText err) {
+SEALIFT_COLD sealift_status wrong_size(const sealift_model_api &api, const sealift_tensor_spec &spec, int32_t dim, int64_t value, const int64_t *sizes,
+                                       ErrorText err) {
   const sealift_size_slot slot = spec.shape[dim];
   const char *text = spec.shape_text[dim];
   if (slot < api.num_symbols) {
     const sealift_symbol_spec &symbol = api.symbols[slot];
     return fail(err, SEALIFT_ERROR_SHAPE,
-                "input '%s': size %" PRId64 " of dimension %d differs from %s = %" PRId64 ", set by dimension %d of input '%s'; help: both are the same size in the exported model",
+                "input '%s': size %" PRId64 " of dimension %d differs from %s = %" PRId64
+                ", set by dimension %d of input '%s'; help: both are the same size in the exported model",
                 spec.name, value, static_cast<int>(dim), symbol.name, sizes[slot], static_cast<int>(symbol.dim), api.inputs[symbol.input].name);
   }
   const bool fixed = text[strspn(text, "0123456789")] == '\0';
   if (fixed) {
-    return fail(err, SEALIFT_ERROR_SHAPE, "input '%s': size %" PRId64 " of dimension %d must be %" PRId64 "; help: the model was exported with that size fixed",
-                spec.name, value, static_cast<int>(dim), sizes[slot]);
+    return fail(err, SEALIFT_ERROR_SHAPE,
+                "input '%s': size %" PRId64 " of dimension %d must be %" PRId64 "; help: the model was exported with that size fixed", spec.name, value,
+                static_cast<int>(dim), sizes[slot]);
   }
-  return fail(err, SEALIFT_ERROR_SHAPE, "input '%s': size %" PRId64 " of dimension %d must be %s = %" PRId64 "; help: it follows from the sizes of the other inputs",
-              spec.name, value, static_cast<int>(dim), text, sizes[slot]);
+  return fail(err, SEALIFT_ERROR_SHAPE,
+              "input '%s': size %" PRId64 " of dimension %d must be %s = %" PRId64 "; help: it follows from the sizes of the other inputs", spec.name,
+              value, static_cast<int>(dim), text, sizes[slot]);
 }
 
 }  // namespace
 
-sealift_status check_inputs(const sealift_model_api &api, int32_t num_inputs, const DLTensor *inputs, int64_t *sizes, bool known, Sizes *changed, ErrorText err) {
+sealift_status check_inputs(const sealift_model_api &api, int32_t num_inputs, const DLTensor *inputs, int64_t *sizes, bool known, Sizes *changed,
+                            ErrorText err) {
   if (num_inputs != api.num_inputs) return wrong_count(api, num_inputs, err);
   for (int32_t i = 0; i < num_inputs; ++i) {
     const sealift_tensor_spec &spec = api.inputs[i];

@@ -7,7 +7,8 @@
 
 namespace sealift::runtime {
 
-enum class Sizes { SAME, CHANGED };
+enum class Sizes { SAME,
+                   CHANGED };
 
 // Checks count, dtype, device, rank and sizes of the inputs. `sizes` [num_sizes] holds the previous call's if `known`; the symbols are read
 // from the inputs and the other sizes computed again only where a symbol changed (*changed says so). After a failure `sizes` is not valid.

@@ -16,8 +16,8 @@ namespace sealift::runtime {
 
 namespace {
 
-constexpr int64_t ALIGN = 64;             // bytes: a cache line, an AVX-512 register
-constexpr int64_t HUGE_PAGE = 2 << 20;    // bytes; blocks of at least two are offered to the kernel as huge pages (TLB misses cost big GEMMs 10 %)
+constexpr int64_t ALIGN = 64;           // bytes: a cache line, an AVX-512 register
+constexpr int64_t HUGE_PAGE = 2 << 20;  // bytes; blocks of at least two are offered to the kernel as huge pages (TLB misses cost big GEMMs 10 %)
 
 int64_t round_up(int64_t bytes) { return (bytes + ALIGN - 1) & -ALIGN; }
 
@@ -210,7 +210,9 @@ sealift_status Context::resize(ErrorText err) {
   int64_t total = 0;
   if (arena < 0 || scratch < 0 || arena > INT64_MAX / 2 || scratch > INT64_MAX / 2 || __builtin_mul_overflow(round_up(scratch), num_workers_, &total) ||
       __builtin_add_overflow(total, round_up(arena), &total) || !work_.reserve(total)) {
-    return fail(err, SEALIFT_ERROR_MEMORY, "no memory for the intermediate results of model '%s' (arena %" PRId64 " bytes, scratch %" PRId64 " bytes for each of %d threads); help: run a smaller batch",
+    return fail(err, SEALIFT_ERROR_MEMORY,
+                "no memory for the intermediate results of model '%s' (arena %" PRId64 " bytes, scratch %" PRId64
+                " bytes for each of %d threads); help: run a smaller batch",
                 api_->name, arena, scratch, static_cast<int>(num_workers_));
   }
   frame_.arena = work_.data();
@@ -236,7 +238,8 @@ sealift_status Context::prepare(int32_t num_inputs, const DLTensor *inputs, Erro
     const char *data = data_of(input);
     inputs_[i] = data;
     if (input_bytes_[i] == 0) continue;
-    if (input.data == nullptr) return fail(err, SEALIFT_ERROR_ARGUMENT, "input '%s' has no data (NULL); help: only an empty tensor may have none", api_->inputs[i].name);
+    if (input.data == nullptr)
+      return fail(err, SEALIFT_ERROR_ARGUMENT, "input '%s' has no data (NULL); help: only an empty tensor may have none", api_->inputs[i].name);
     direct = direct && has_strides(input, input_strides_ + i * SEALIFT_MAX_RANK) && is_aligned(data, DTYPES[api_->inputs[i].dtype].align_bytes);
   }
   return direct ? SEALIFT_OK : stage_inputs(inputs, err);
@@ -251,7 +254,8 @@ sealift_status Context::stage_inputs(const DLTensor *inputs, ErrorText err) {
   for (int32_t i = 0; i < api_->num_inputs; ++i) {
     if (must_stage(i) && __builtin_add_overflow(total, round_up(input_bytes_[i]), &total)) total = INT64_MAX;
   }
-  if (!input_staging_.reserve(total)) return fail(err, SEALIFT_ERROR_MEMORY, "no memory to make the inputs row-major (%" PRId64 " bytes); help: pass row-major tensors", total);
+  if (!input_staging_.reserve(total))
+    return fail(err, SEALIFT_ERROR_MEMORY, "no memory to make the inputs row-major (%" PRId64 " bytes); help: pass row-major tensors", total);
   char *staged = input_staging_.data();
   for (int32_t i = 0; i < api_->num_inputs; ++i) {
     if (!must_stage(i)) continue;
@@ -266,8 +270,8 @@ sealift_status Context::stage_inputs(const DLTensor *inputs, ErrorText err) {
 
 sealift_status Context::bind_outputs(int32_t num_outputs, const DLTensor *outputs, const DLTensor *inputs, ErrorText err) {
   if (num_outputs != api_->num_outputs) {
-    return fail(err, SEALIFT_ERROR_INPUT_COUNT, "%d outputs given, model '%s' has %d; help: pass one tensor for each, also where it is None", static_cast<int>(num_outputs), api_->name,
-                static_cast<int>(api_->num_outputs));
+    return fail(err, SEALIFT_ERROR_INPUT_COUNT, "%d outputs given, model '%s' has %d; help: pass one tensor for each, also where it is None",
+                static_cast<int>(num_outputs), api_->name, static_cast<int>(api_->num_outputs));
   }
   must_deliver_ = false;
   int64_t staged_bytes = 0;
@@ -279,27 +283,31 @@ sealift_status Context::bind_outputs(int32_t num_outputs, const DLTensor *output
     const int64_t *strides = output_strides_ + i * SEALIFT_MAX_RANK;
     if (!is_dtype(output.dtype, spec.dtype)) {
       char buffer[32];
-      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s' has dtype %s, the model gives %s; help: allocate it so", spec.name, dtype_name(output.dtype, buffer), DTYPES[spec.dtype].name);
+      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s' has dtype %s, the model gives %s; help: allocate it so", spec.name,
+                  dtype_name(output.dtype, buffer), DTYPES[spec.dtype].name);
     }
     if (output.device.device_type != kDLCPU) return fail(err, SEALIFT_ERROR_DEVICE, "output '%s' is not on the CPU; help: allocate it there", spec.name);
     if (output.ndim != spec.rank) {
-      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s' has %d dimensions, the model gives %d; help: ask sealift_output_shapes", spec.name, static_cast<int>(output.ndim), static_cast<int>(spec.rank));
+      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s' has %d dimensions, the model gives %d; help: ask sealift_output_shapes", spec.name,
+                  static_cast<int>(output.ndim), static_cast<int>(spec.rank));
     }
     for (int32_t d = 0; d < spec.rank; ++d) {
       if (output.shape[d] == sizes_[spec.shape[d]]) continue;
-      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': size %" PRId64 " of dimension %d must be %s = %" PRId64 "; help: ask sealift_output_shapes", spec.name, output.shape[d],
-                  static_cast<int>(d), spec.shape_text[d], sizes_[spec.shape[d]]);
+      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': size %" PRId64 " of dimension %d must be %s = %" PRId64 "; help: ask sealift_output_shapes",
+                  spec.name, output.shape[d], static_cast<int>(d), spec.shape_text[d], sizes_[spec.shape[d]]);
     }
     if (output_bytes_[i] == 0) {
       outputs_[i] = output.data;
       continue;
     }
-    if (output.data == nullptr) return fail(err, SEALIFT_ERROR_ARGUMENT, "output '%s' has no data (NULL); help: only an empty tensor may have none", spec.name);
+    if (output.data == nullptr)
+      return fail(err, SEALIFT_ERROR_ARGUMENT, "output '%s' has no data (NULL); help: only an empty tensor may have none", spec.name);
     const bool dense = has_strides(output, strides);
     if (!dense) {
       int64_t buffer[SEALIFT_MAX_RANK];
       if (may_overlap_itself(output, strides_of(output, buffer))) {
-        return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': its strides let elements overlap; help: pass a tensor whose elements have memory of their own", spec.name);
+        return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': its strides let elements overlap; help: pass a tensor whose elements have memory of their own",
+                    spec.name);
       }
     }
     const Range range = range_of(output, DTYPES[spec.dtype].bytes);
@@ -318,7 +326,8 @@ sealift_status Context::bind_outputs(int32_t num_outputs, const DLTensor *output
       const DLTensor &input = inputs[spec.alias_input];
       int64_t from[SEALIFT_MAX_RANK];
       if (meet(range, range_of(input, DTYPES[spec.dtype].bytes)) && !(data_of(input) == data_of(output) && has_strides(output, strides_of(input, from)))) {
-        return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s' is a copy of input '%s' and overlaps it; help: give it memory of its own", spec.name, api_->inputs[spec.alias_input].name);
+        return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s' is a copy of input '%s' and overlaps it; help: give it memory of its own", spec.name,
+                    api_->inputs[spec.alias_input].name);
       }
       must_deliver_ = true;
       continue;
@@ -333,7 +342,8 @@ sealift_status Context::bind_outputs(int32_t num_outputs, const DLTensor *output
   }
   if (staged_bytes == 0) return SEALIFT_OK;
   if (!output_staging_.reserve(staged_bytes)) {
-    return fail(err, SEALIFT_ERROR_MEMORY, "no memory to stage the outputs (%" PRId64 " bytes); help: pass outputs that are dense in the model's order", staged_bytes);
+    return fail(err, SEALIFT_ERROR_MEMORY, "no memory to stage the outputs (%" PRId64 " bytes); help: pass outputs that are dense in the model's order",
+                staged_bytes);
   }
   char *staged = output_staging_.data();
   for (int32_t i = 0; i < num_outputs; ++i) {
@@ -362,14 +372,18 @@ __attribute__((noinline, cold)) sealift_status Context::run_error(ErrorText err)
   const sealift_kernel_spec &kernel = has_kernel ? api_->kernels[frame_.error_kernel] : unknown;
   switch (frame_.error) {
     case SEALIFT_RUN_INDEX:
-      return fail(err, SEALIFT_ERROR_INDEX, "index %" PRId64 " is out of range for a dimension of size %" PRId64 " in %s (%s) at %s; help: check the indices that you pass", frame_.error_value,
-                  frame_.error_bound, kernel.name, kernel.ops, kernel.origin);
+      return fail(err, SEALIFT_ERROR_INDEX,
+                  "index %" PRId64 " is out of range for a dimension of size %" PRId64 " in %s (%s) at %s; help: check the indices that you pass",
+                  frame_.error_value, frame_.error_bound, kernel.name, kernel.ops, kernel.origin);
     case SEALIFT_RUN_ASSERT:
-      return fail(err, SEALIFT_ERROR_ASSERT, "an assertion of the model failed in %s (%s) at %s; help: the inputs break what the model asserts there", kernel.name, kernel.ops, kernel.origin);
+      return fail(err, SEALIFT_ERROR_ASSERT, "an assertion of the model failed in %s (%s) at %s; help: the inputs break what the model asserts there",
+                  kernel.name, kernel.ops, kernel.origin);
     case SEALIFT_RUN_DIVIDE:
-      return fail(err, SEALIFT_ERROR_DIVIDE, "integer division by zero in %s (%s) at %s; help: eager PyTorch raises here too", kernel.name, kernel.ops, kernel.origin);
+      return fail(err, SEALIFT_ERROR_DIVIDE, "integer division by zero in %s (%s) at %s; help: eager PyTorch raises here too", kernel.name, kernel.ops,
+                  kernel.origin);
     default:
-      return fail(err, SEALIFT_ERROR_ASSERT, "the model failed with error %d in %s (%s) at %s; help: please report this", static_cast<int>(frame_.error), kernel.name, kernel.ops, kernel.origin);
+      return fail(err, SEALIFT_ERROR_ASSERT, "the model failed with error %d in %s (%s) at %s; help: please report this", static_cast<int>(frame_.error),
+                  kernel.name, kernel.ops, kernel.origin);
   }
 }
 
@@ -389,8 +403,8 @@ void Context::deliver_outputs(const DLTensor *outputs, const DLTensor *inputs) {
     const sealift_tensor_spec &spec = api_->outputs[i];
     if (spec.optional != 0 || spec.alias_input >= 0 || output_bytes_[i] == 0 || outputs_[i] == data_of(outputs[i])) continue;
     int64_t to[SEALIFT_MAX_RANK];
-    copy_strided(data_of(outputs[i]), strides_of(outputs[i], to), static_cast<const char *>(outputs_[i]), output_strides_ + i * SEALIFT_MAX_RANK, outputs[i].shape, outputs[i].ndim,
-                 DTYPES[spec.dtype].bytes);
+    copy_strided(data_of(outputs[i]), strides_of(outputs[i], to), static_cast<const char *>(outputs_[i]), output_strides_ + i * SEALIFT_MAX_RANK,
+                 outputs[i].shape, outputs[i].ndim, DTYPES[spec.dtype].bytes);
   }
 }
 

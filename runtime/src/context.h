@@ -68,7 +68,9 @@ class Context {
   static void parallel_for(sealift_frame *frame, int64_t count, int64_t grain, sealift_task_fn fn, void *arg);
 
  private:
-  enum class Pool { NOT_ASKED, HELD, REFUSED };
+  enum class Pool { NOT_ASKED,
+                    HELD,
+                    REFUSED };
 
   sealift_status resize(ErrorText err);
   sealift_status stage_inputs(const DLTensor *inputs, ErrorText err);

@@ -21,6 +21,6 @@ struct sealift_context {
 namespace sealift::runtime {
 
 sealift_callback add_callback(sealift_on_begin on_begin, sealift_on_end on_end, void *user, double probability);  // 0: all slots are taken
-bool remove_callback(sealift_callback callback);                                                                   // false: there is none
+bool remove_callback(sealift_callback callback);                                                                  // false: there is none
 
 }  // namespace sealift::runtime

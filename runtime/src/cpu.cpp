@@ -36,9 +36,9 @@ uint64_t saved_state(uint32_t leaf1_ecx) {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-constexpr uint64_t XCR0_AVX = 0x6;         // XMM, YMM
-constexpr uint64_t XCR0_AVX512 = 0xe6;     // and opmask, both ZMM halves
-constexpr uint64_t XCR0_AMX = 0x60000;     // tile configuration, tile data
+constexpr uint64_t XCR0_AVX = 0x6;      // XMM, YMM
+constexpr uint64_t XCR0_AVX512 = 0xe6;  // and opmask, both ZMM halves
+constexpr uint64_t XCR0_AMX = 0x60000;  // tile configuration, tile data
 constexpr long ARCH_REQ_XCOMP_PERM = 0x1023;
 constexpr long XFEATURE_XTILEDATA = 18;
 

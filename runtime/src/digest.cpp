@@ -196,8 +196,8 @@ uint32_t crc32c_portable(const void *data, size_t bytes, uint32_t before) {
     memcpy(&low, next, 4);
     memcpy(&high, next + 4, 4);
     low ^= crc;
-    crc = CRC_TABLES[7][low & 0xff] ^ CRC_TABLES[6][(low >> 8) & 0xff] ^ CRC_TABLES[5][(low >> 16) & 0xff] ^ CRC_TABLES[4][low >> 24] ^ CRC_TABLES[3][high & 0xff] ^
-          CRC_TABLES[2][(high >> 8) & 0xff] ^ CRC_TABLES[1][(high >> 16) & 0xff] ^ CRC_TABLES[0][high >> 24];
+    crc = CRC_TABLES[7][low & 0xff] ^ CRC_TABLES[6][(low >> 8) & 0xff] ^ CRC_TABLES[5][(low >> 16) & 0xff] ^ CRC_TABLES[4][low >> 24] ^
+          CRC_TABLES[3][high & 0xff] ^ CRC_TABLES[2][(high >> 8) & 0xff] ^ CRC_TABLES[1][(high >> 16) & 0xff] ^ CRC_TABLES[0][high >> 24];
   }
   for (; bytes > 0; --bytes, ++next) crc = (crc >> 8) ^ CRC_TABLES[0][(crc ^ *next) & 0xff];
   return ~crc;

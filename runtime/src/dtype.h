@@ -15,9 +15,17 @@ struct DtypeInfo {
 
 inline constexpr int32_t NUM_DTYPES = 11;
 inline constexpr DtypeInfo DTYPES[NUM_DTYPES] = {
-    {"float32", kDLFloat, 32, 4, 4}, {"float64", kDLFloat, 64, 8, 8},  {"int32", kDLInt, 32, 4, 4},  {"int64", kDLInt, 64, 8, 8},
-    {"bool", kDLBool, 8, 1, 1},      {"bfloat16", kDLBfloat, 16, 2, 2}, {"float16", kDLFloat, 16, 2, 2}, {"int8", kDLInt, 8, 1, 1},
-    {"int16", kDLInt, 16, 2, 2},     {"uint8", kDLUInt, 8, 1, 1},       {"complex64", kDLComplex, 64, 8, 4},
+    {"float32", kDLFloat, 32, 4, 4},
+    {"float64", kDLFloat, 64, 8, 8},
+    {"int32", kDLInt, 32, 4, 4},
+    {"int64", kDLInt, 64, 8, 8},
+    {"bool", kDLBool, 8, 1, 1},
+    {"bfloat16", kDLBfloat, 16, 2, 2},
+    {"float16", kDLFloat, 16, 2, 2},
+    {"int8", kDLInt, 8, 1, 1},
+    {"int16", kDLInt, 16, 2, 2},
+    {"uint8", kDLUInt, 8, 1, 1},
+    {"complex64", kDLComplex, 64, 8, 4},
 };
 static_assert(SEALIFT_COMPLEX64 == NUM_DTYPES - 1, "a new dtype needs a row");
 

@@ -25,7 +25,9 @@ uint32_t arc4random(void) {
 
 // 2.34 gave it a new version.
 int pthread_once(pthread_once_t *control, void (*routine)(void)) {
-  enum { FRESH = 0, RUNNING = 1, DONE = 2 };
+  enum { FRESH = 0,
+         RUNNING = 1,
+         DONE = 2 };
   int state = FRESH;
   if (__atomic_compare_exchange_n(control, &state, RUNNING, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
     routine();

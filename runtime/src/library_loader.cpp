@@ -31,7 +31,9 @@ Library::Library(const Package &package, const Package::Member &member, const st
   auto refuse = [&](const std::string &what, const std::string &help) {
     return Failure(SEALIFT_ERROR_LIBRARY, package.path() + ": member '" + member.name + "' " + what + "; help: " + help);
   };
-  auto refuse_system = [&](const char *what) { return refuse(std::string("cannot be loaded from memory: ") + what + ": " + strerror(errno), "the system must allow memfd_create and its execution"); };
+  auto refuse_system = [&](const char *what) {
+    return refuse(std::string("cannot be loaded from memory: ") + what + ": " + strerror(errno), "the system must allow memfd_create and its execution");
+  };
   if (!can_load_libraries()) throw refuse("cannot be loaded: this process has no dlopen", "link the program with -ldl -lpthread");
   if (member.size_bytes == 0) throw refuse("is empty", "compile the model again");
   fd_ = FileDescriptor(memory_file("sealift:" + model.substr(0, 200)));

@@ -17,7 +17,8 @@ sealift::runtime::Mapping map_weights(const sealift::runtime::Package &package, 
   const sealift::runtime::Package::Member *member = package.weights(model);
   if (member == nullptr) return sealift::runtime::Mapping();
   if (member->offset % 64 != 0) {
-    throw Failure(SEALIFT_ERROR_PACKAGE, package.path() + ": member '" + member->name + "' does not start at a multiple of 64 bytes; help: it was packed by another tool: compile the model again");
+    throw Failure(SEALIFT_ERROR_PACKAGE, package.path() + ": member '" + member->name +
+                                             "' does not start at a multiple of 64 bytes; help: it was packed by another tool: compile the model again");
   }
   sealift::runtime::Mapping mapping(package.file(), member->offset, member->size_bytes);
   if (verify) package.verify_weights(*member, mapping);
@@ -25,13 +26,15 @@ sealift::runtime::Mapping map_weights(const sealift::runtime::Package &package, 
 }
 
 // Called in the initializer list, where the table is first used.
-const sealift_model_api &checked(const sealift::runtime::Library &library, const sealift::runtime::Package &package, const sealift::runtime::Mapping &weights) {
+const sealift_model_api &checked(const sealift::runtime::Library &library, const sealift::runtime::Package &package,
+                                 const sealift::runtime::Mapping &weights) {
   char text[512];
   const sealift_status status = sealift::runtime::check_model_table(library.api(), sealift::runtime::ErrorText{text, sizeof text});
   if (status != SEALIFT_OK) throw Failure(status, package.path() + ": " + (strchr(text, ']') + 2));
   if (weights.size_bytes() < library.api()->weights_bytes) {
-    throw Failure(SEALIFT_ERROR_PACKAGE, package.path() + ": the weights are missing or too short (" + std::to_string(weights.size_bytes()) + " bytes, the model needs " +
-                                             std::to_string(library.api()->weights_bytes) + "); help: compile the model again");
+    throw Failure(SEALIFT_ERROR_PACKAGE, package.path() + ": the weights are missing or too short (" + std::to_string(weights.size_bytes()) +
+                                             " bytes, the model needs " + std::to_string(library.api()->weights_bytes) +
+                                             "); help: compile the model again");
   }
   return *library.api();
 }
@@ -39,18 +42,22 @@ const sealift_model_api &checked(const sealift::runtime::Library &library, const
 int32_t choose_isa(const sealift::runtime::Package &package, const sealift_model_api &api, int32_t wanted) {
   const uint32_t built = sealift::runtime::built_isas(api), machine = sealift::runtime::machine_isas();
   char built_text[64], machine_text[64];
-  const std::string both = std::string("built for ") + sealift::runtime::isa_names(built, built_text) + "; this machine has " + sealift::runtime::isa_names(machine, machine_text);
-  if (wanted < -1 || wanted >= SEALIFT_ISA_COUNT) throw Failure(SEALIFT_ERROR_ARGUMENT, "there is no instruction set " + std::to_string(wanted) + "; help: pass -1, or a sealift_isa");
+  const std::string both = std::string("built for ") + sealift::runtime::isa_names(built, built_text) + "; this machine has " +
+                           sealift::runtime::isa_names(machine, machine_text);
+  if (wanted < -1 || wanted >= SEALIFT_ISA_COUNT)
+    throw Failure(SEALIFT_ERROR_ARGUMENT, "there is no instruction set " + std::to_string(wanted) + "; help: pass -1, or a sealift_isa");
   const int32_t best = sealift::runtime::best_isa(wanted < 0 ? built : built & (1u << wanted), machine);
   if (best < 0) {
-    throw Failure(SEALIFT_ERROR_ISA, package.path() + ": model '" + api.name + "' cannot run" + (wanted < 0 ? "" : std::string(" with ") + sealift::runtime::isa_name(wanted)) + " here: " + both +
+    throw Failure(SEALIFT_ERROR_ISA, package.path() + ": model '" + api.name + "' cannot run" +
+                                         (wanted < 0 ? "" : std::string(" with ") + sealift::runtime::isa_name(wanted)) + " here: " + both +
                                          "; help: compile it for this machine's instruction set as well");
   }
   return best;
 }
 
 int32_t choose_threads(int32_t wanted) {
-  if (wanted < 0 || wanted > 1024) throw Failure(SEALIFT_ERROR_ARGUMENT, "num_threads is " + std::to_string(wanted) + "; help: pass 1..1024, or 0 for every core");
+  if (wanted < 0 || wanted > 1024)
+    throw Failure(SEALIFT_ERROR_ARGUMENT, "num_threads is " + std::to_string(wanted) + "; help: pass 1..1024, or 0 for every core");
   return wanted == 0 ? sealift::runtime::usable_cores() : wanted;
 }
 

@@ -44,11 +44,14 @@ sealift_status check_model_table(const sealift_model_api *table, ErrorText err) 
   auto bad = [&](const char *what, int32_t index) {
     return fail(err, SEALIFT_ERROR_LIBRARY, "the model library's table is not valid: %s %d; help: compile the model again", what, static_cast<int>(index));
   };
-  if (table == nullptr) return fail(err, SEALIFT_ERROR_LIBRARY, "the model library does not serve ABI %u; help: use the sealift that compiled it, or compile again", SEALIFT_MODEL_ABI_VERSION);
+  if (table == nullptr)
+    return fail(err, SEALIFT_ERROR_LIBRARY, "the model library does not serve ABI %u; help: use the sealift that compiled it, or compile again",
+                SEALIFT_MODEL_ABI_VERSION);
   const sealift_model_api &api = *table;
   if (api.abi_version != SEALIFT_MODEL_ABI_VERSION || api.struct_bytes < sizeof(sealift_model_api)) {
-    return fail(err, SEALIFT_ERROR_LIBRARY, "the model library has ABI %u (%u bytes), this sealift needs %u; help: use the sealift that compiled it, or compile again",
-                api.abi_version, api.struct_bytes, SEALIFT_MODEL_ABI_VERSION);
+    return fail(err, SEALIFT_ERROR_LIBRARY,
+                "the model library has ABI %u (%u bytes), this sealift needs %u; help: use the sealift that compiled it, or compile again", api.abi_version,
+                api.struct_bytes, SEALIFT_MODEL_ABI_VERSION);
   }
   if (api.name == nullptr || api.in_spec == nullptr || api.out_spec == nullptr) return bad("name or call spec", 0);
   if (api.num_inputs < 0 || api.num_outputs < 0 || api.num_symbols < 0 || api.num_sizes < api.num_symbols || api.num_constants < 0 ||
@@ -61,7 +64,8 @@ sealift_status check_model_table(const sealift_model_api *table, ErrorText err) 
   }
   for (int32_t i = 0; i < api.num_symbols; ++i) {
     const sealift_symbol_spec &symbol = api.symbols[i];
-    if (symbol.name == nullptr || symbol.input < 0 || symbol.input >= api.num_inputs || symbol.dim < 0 || symbol.dim >= api.inputs[symbol.input].rank) return bad("symbol", i);
+    if (symbol.name == nullptr || symbol.input < 0 || symbol.input >= api.num_inputs || symbol.dim < 0 || symbol.dim >= api.inputs[symbol.input].rank)
+      return bad("symbol", i);
   }
   for (int32_t i = 0; i < api.num_outputs; ++i) {
     const sealift_tensor_spec &output = api.outputs[i];

@@ -19,7 +19,9 @@ constexpr uint64_t MAX_SEAL_BYTES = uint64_t{16} << 20;
 constexpr size_t READ_BYTES = 1 << 18;
 
 bool starts_with(const std::string &text, const std::string &start) { return text.compare(0, start.size(), start) == 0; }
-bool ends_with(const std::string &text, const std::string &end) { return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0; }
+bool ends_with(const std::string &text, const std::string &end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
 bool is_hex(const std::string &text) { return text.find_first_not_of("0123456789abcdef") == std::string::npos; }
 bool is_number(const std::string &text) { return !text.empty() && text.size() < 7 && text.find_first_not_of("0123456789") == std::string::npos; }
 
@@ -45,7 +47,8 @@ Package::Package(const std::string &path) : file_(path) {
   }
   read_seal();
   if (find(MANIFEST) == nullptr) throw Failure(SEALIFT_ERROR_PACKAGE, path + ": member '" + MANIFEST + "' is missing; help: compile the model again");
-  if (models_.empty()) throw Failure(SEALIFT_ERROR_PACKAGE, path + ": holds no model (no " + MODELS + "<model>/<model>" + LIBRARY_END + "); help: compile the model again");
+  if (models_.empty())
+    throw Failure(SEALIFT_ERROR_PACKAGE, path + ": holds no model (no " + MODELS + "<model>/<model>" + LIBRARY_END + "); help: compile the model again");
 }
 
 const Package::Member *Package::find(const std::string &name) const {
@@ -58,7 +61,8 @@ void Package::read_seal() {
     return Failure(SEALIFT_ERROR_PACKAGE, path() + ": " + what + "; help: the package was changed after it was sealed: compile it again, or fetch it again");
   };
   const Member *seal = find(SEAL);
-  if (seal == nullptr) throw Failure(SEALIFT_ERROR_PACKAGE, path() + ": is not a sealift package (member '" + SEAL + "' is missing); help: compile the model with sealift");
+  if (seal == nullptr)
+    throw Failure(SEALIFT_ERROR_PACKAGE, path() + ": is not a sealift package (member '" + SEAL + "' is missing); help: compile the model with sealift");
   if (seal->size_bytes > MAX_SEAL_BYTES) throw refuse("the seal is too large");
   std::string text(seal->size_bytes, '\0');
   file_.read(seal->offset, &text[0], text.size());
@@ -80,14 +84,16 @@ void Package::read_seal() {
   if (dot == std::string::npos || !is_number(version.substr(0, dot)) || !is_number(version.substr(dot + 1))) throw refuse("the seal has no version line");
   const int major = atoi(version.substr(0, dot).c_str()), minor = atoi(version.substr(dot + 1).c_str());
   if (major != SCHEMA_MAJOR || minor > SCHEMA_MINOR) {
-    throw Failure(SEALIFT_ERROR_VERSION, path() + ": has package schema " + version + ", this sealift " SEALIFT_VERSION_TEXT " reads up to " + std::to_string(SCHEMA_MAJOR) + "." +
-                                             std::to_string(SCHEMA_MINOR) + "; help: install a newer sealift, or compile the model with this one");
+    throw Failure(SEALIFT_ERROR_VERSION, path() + ": has package schema " + version + ", this sealift " SEALIFT_VERSION_TEXT " reads up to " +
+                                             std::to_string(SCHEMA_MAJOR) + "." + std::to_string(SCHEMA_MINOR) +
+                                             "; help: install a newer sealift, or compile the model with this one");
   }
   while (next_line(line)) {
     const size_t colon = line.find(':'), space = line.find("  ");
     if (colon == std::string::npos || space == std::string::npos || colon > space) throw refuse("the seal has a line that is no digest");
     const std::string kind = line.substr(0, colon), digest = line.substr(colon + 1, space - colon - 1), name = line.substr(space + 2);
-    const size_t digits = kind == "sha256" ? 64 : kind == "crc32c" ? 8 : 0;
+    const size_t digits = kind == "sha256" ? 64 : kind == "crc32c" ? 8
+                                                                   : 0;
     if (digits == 0 || digest.size() != digits || !is_hex(digest)) throw refuse("the seal has a line that is no digest");
     Member *member = const_cast<Member *>(find(name));
     if (member == nullptr || member == seal) throw refuse("the seal names member '" + name + "', which is missing");
@@ -107,7 +113,9 @@ std::string Package::choose_model(const char *name) const {
   if (std::find(models_.begin(), models_.end(), wanted) != models_.end()) return wanted;
   std::string names;
   for (const std::string &model : models_) names += (names.empty() ? "'" : ", '") + model + "'";
-  throw Failure(SEALIFT_ERROR_MODEL_NAME, path() + (name == nullptr ? ": holds several models and none is called 'model'" : ": holds no model '" + wanted + "'") + "; help: choose one of " + names);
+  throw Failure(SEALIFT_ERROR_MODEL_NAME,
+                path() + (name == nullptr ? ": holds several models and none is called 'model'" : ": holds no model '" + wanted + "'") +
+                    "; help: choose one of " + names);
 }
 
 const Package::Member &Package::library(const std::string &model) const { return *find(folder(model) + model + LIBRARY_END); }
@@ -133,8 +141,9 @@ std::string Package::digest_of(const Member &member) const {
 
 void Package::check_digest(const Member &member, const std::string &actual) const {
   if (member.digest == actual) return;
-  throw Failure(SEALIFT_ERROR_INTEGRITY, path() + ": member '" + member.name + "' differs from its seal (" + (member.is_crc ? "CRC-32C " : "SHA-256 ") + actual.substr(0, 12) + ", sealed " +
-                                             member.digest.substr(0, 12) + "); help: the file was damaged or changed: fetch it again");
+  throw Failure(SEALIFT_ERROR_INTEGRITY, path() + ": member '" + member.name + "' differs from its seal (" + (member.is_crc ? "CRC-32C " : "SHA-256 ") +
+                                             actual.substr(0, 12) + ", sealed " + member.digest.substr(0, 12) +
+                                             "); help: the file was damaged or changed: fetch it again");
 }
 
 void Package::verify_small_members(const std::string &model) const {

@@ -79,7 +79,8 @@ __attribute__((noinline, cold)) void RecordStream::refresh(sealift_frame &frame)
   static uint64_t streams = 0;
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  seed_ ^= static_cast<uint64_t>(now.tv_nsec) ^ (static_cast<uint64_t>(now.tv_sec) << 30) ^ (static_cast<uint64_t>(getpid()) << 40) ^ (++streams * 0xd1342543de82ef95);
+  seed_ ^= static_cast<uint64_t>(now.tv_nsec) ^ (static_cast<uint64_t>(now.tv_sec) << 30) ^ (static_cast<uint64_t>(getpid()) << 40) ^
+           (++streams * 0xd1342543de82ef95);
   mix(seed_);
   const int64_t passed = armed_ - frame.countdown;
   for (int i = 0; i < MAX_CALLBACKS; ++i) {

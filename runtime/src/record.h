@@ -29,8 +29,8 @@ class RecordStream {
 
  private:
   struct Listener {
-    uint64_t id;    // 0: none
-    int64_t left;   // kernels until its next record
+    uint64_t id;   // 0: none
+    int64_t left;  // kernels until its next record
     double probability;
     void *begun;
     uint64_t weight;

@@ -58,9 +58,9 @@ class ThreadPool {
   void wait_until_done();
 
   alignas(64) std::atomic<uint32_t> taken_{0};
-  std::atomic<uint32_t> in_run_{0};       // workers may spin
-  std::atomic<int32_t> spin_limit_{0};    // pauses before a sleep; 0 where workers outnumber the cores
-  int32_t started_ = 0;                   // owned by whoever has taken the pool
+  std::atomic<uint32_t> in_run_{0};     // workers may spin
+  std::atomic<int32_t> spin_limit_{0};  // pauses before a sleep; 0 where workers outnumber the cores
+  int32_t started_ = 0;                 // owned by whoever has taken the pool
   bool handles_fork_ = false;
   alignas(64) std::atomic<int32_t> pending_{0};  // parts of the current loop that are not done
   std::atomic<uint32_t> owner_sleeps_{0};

@@ -51,9 +51,10 @@ void check(const sealift_constant_spec &constant, const DLTensor &value) {
   if (!is_dtype(value.dtype, constant.dtype)) {
     throw refuse(std::string("has dtype ") + DTYPES[constant.dtype].name + ", the new value has " + dtype_name(value.dtype, buffer) + "; help: convert it");
   }
-  if (value.ndim != constant.rank || (value.ndim > 0 && (value.shape == nullptr || memcmp(value.shape, constant.shape, sizeof(int64_t) * static_cast<size_t>(constant.rank)) != 0))) {
-    throw refuse("has shape " + shape_text(constant.rank, constant.shape) + ", the new value has " + (value.shape == nullptr ? "none" : shape_text(value.ndim, value.shape)) +
-                 "; help: load the weights of the model that was compiled");
+  if (value.ndim != constant.rank ||
+      (value.ndim > 0 && (value.shape == nullptr || memcmp(value.shape, constant.shape, sizeof(int64_t) * static_cast<size_t>(constant.rank)) != 0))) {
+    throw refuse("has shape " + shape_text(constant.rank, constant.shape) + ", the new value has " +
+                 (value.shape == nullptr ? "none" : shape_text(value.ndim, value.shape)) + "; help: load the weights of the model that was compiled");
   }
   if (value.data == nullptr && row_major_bytes(constant) > 0) throw refuse("is given without data (NULL)");
 }
@@ -81,7 +82,9 @@ void WeightSets::load(int32_t count, const char *const *fqns, const DLTensor *va
     for (int32_t c = 0; c < api_.num_constants && found < 0; ++c) {
       if (fqns[i] != nullptr && strcmp(api_.constants[c].fqn, fqns[i]) == 0) found = c;
     }
-    if (found < 0) throw Failure(SEALIFT_ERROR_CONSTANT, std::string("the model has no constant '") + (fqns[i] == nullptr ? "" : fqns[i]) + "'; help: sealift_constant lists the names");
+    if (found < 0)
+      throw Failure(SEALIFT_ERROR_CONSTANT,
+                    std::string("the model has no constant '") + (fqns[i] == nullptr ? "" : fqns[i]) + "'; help: sealift_constant lists the names");
     const sealift_constant_spec &constant = api_.constants[found];
     check(constant, values[i]);
     std::shared_ptr<char> copy;

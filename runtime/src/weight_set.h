@@ -14,7 +14,7 @@
 namespace sealift::runtime {
 
 struct WeightSet {
-  std::vector<const void *> pointers;           // [num_weights]
+  std::vector<const void *> pointers;              // [num_weights]
   std::vector<std::shared_ptr<const void>> owned;  // [num_weights], NULL where the pointer lies in the package's mapping
 };
 

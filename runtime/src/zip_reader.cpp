@@ -164,7 +164,8 @@ Reader::Record Reader::parse_record(Cursor directory, uint64_t &at) const {
 }
 
 void Reader::check_local_header(Record &record) const {
-  if (record.header_offset > directory_offset_ || directory_offset_ - record.header_offset < LOCAL_BYTES) refuse(record.path, "reaches past the end of the file");
+  if (record.header_offset > directory_offset_ || directory_offset_ - record.header_offset < LOCAL_BYTES)
+    refuse(record.path, "reaches past the end of the file");
   unsigned char bytes[LOCAL_BYTES];
   file_.read(record.header_offset, bytes, sizeof bytes);
   const Cursor header{bytes, sizeof bytes};
@@ -178,8 +179,9 @@ void Reader::check_local_header(Record &record) const {
   read_zip64(record.path, Cursor{tail.data() + name_bytes, extra_bytes}, fields, 2);
   const bool sizes_follow = (record.flags & SIZES_FOLLOW) != 0;
   auto agree = [&](uint64_t local, uint64_t central) { return local == central || (sizes_follow && local == 0); };
-  if (header.at<uint16_t>(6) != record.flags || header.at<uint16_t>(8) != 0 || !agree(header.at<uint32_t>(14), record.crc) || !agree(size_bytes, record.size_bytes) ||
-      !agree(stored_bytes, record.size_bytes) || name_bytes != record.path.size() || memcmp(tail.data(), record.path.data(), name_bytes) != 0) {
+  if (header.at<uint16_t>(6) != record.flags || header.at<uint16_t>(8) != 0 || !agree(header.at<uint32_t>(14), record.crc) ||
+      !agree(size_bytes, record.size_bytes) || !agree(stored_bytes, record.size_bytes) || name_bytes != record.path.size() ||
+      memcmp(tail.data(), record.path.data(), name_bytes) != 0) {
     refuse(record.path, "has a header that differs from the ZIP directory");
   }
   record.data_offset = record.header_offset + LOCAL_BYTES + name_bytes + extra_bytes;
@@ -192,6 +194,7 @@ ZipDirectory Reader::read() {
   file_.read(directory_offset_, bytes.data(), bytes.size());
   const Cursor directory{bytes.data(), bytes.size()};
   std::vector<Record> records;
+  records.reserve(entries_);  // no more than the directory's bytes allow
   uint64_t at = 0;
   for (uint64_t i = 0; i < entries_; ++i) records.push_back(parse_record(directory, at));
   if (at != directory_bytes_) refuse("has a ZIP directory that contradicts itself");

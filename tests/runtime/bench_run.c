@@ -19,14 +19,18 @@ int main(int argc, char **argv) {
   options.num_threads = argc > 2 ? atoi(argv[2]) : 1;
   sealift_model *model = NULL;
   sealift_context *context = NULL;
-  if (argc < 2 || sealift_open(argv[1], &options, &model, err, sizeof err) != SEALIFT_OK || sealift_context_create(model, &context, err, sizeof err) != SEALIFT_OK) {
+  if (argc < 2 || sealift_open(argv[1], &options, &model, err, sizeof err) != SEALIFT_OK ||
+      sealift_context_create(model, &context, err, sizeof err) != SEALIFT_OK) {
     fprintf(stderr, "%s\n", err);
     return 1;
   }
-  enum { ROUNDS = 9, RUNS = 200000, BATCH = 1 };
+  enum { ROUNDS = 9,
+         RUNS = 200000,
+         BATCH = 1 };
   static float x_data[BATCH * 4], y_data[BATCH * 3];
   int64_t x_shape[] = {BATCH, 4}, y_shape[] = {BATCH, 3}, x_strides[] = {4, 1}, y_strides[] = {3, 1};
-  const DLTensor x = {x_data, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, x_shape, x_strides, 0}, y = {y_data, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, y_shape, y_strides, 0};
+  const DLTensor x = {x_data, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, x_shape, x_strides, 0},
+                 y = {y_data, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, y_shape, y_strides, 0};
   double best = 1e30;
   for (int round = 0; round < ROUNDS; ++round) {
     const double start = now_ns();

@@ -39,8 +39,8 @@ void equal(const char *file, int line, const char *expression, const A &a, const
 
 }  // namespace check
 
-#define TEST(name)                                                 \
-  static void test_##name();                                       \
+#define TEST(name)                                                  \
+  static void test_##name();                                        \
   static const check::Register register_##name(#name, test_##name); \
   static void test_##name()
 #define CHECK(condition) (static_cast<bool>(condition) ? (void)0 : check::failed(__FILE__, __LINE__, "not true: " #condition))

@@ -17,7 +17,8 @@ struct Array {
   std::vector<std::int64_t> shape, strides;
   DLTensor tensor{};
 
-  Array(std::vector<std::int64_t> sizes, DLDataType dtype, std::vector<std::int64_t> steps = {}, std::int64_t elements = -1) : shape(std::move(sizes)), strides(std::move(steps)) {
+  Array(std::vector<std::int64_t> sizes, DLDataType dtype, std::vector<std::int64_t> steps = {}, std::int64_t elements = -1)
+      : shape(std::move(sizes)), strides(std::move(steps)) {
     if (strides.empty()) {
       strides.resize(shape.size());
       std::int64_t stride = 1;
@@ -59,8 +60,8 @@ struct Handle {  // a model and one context
 
 inline sealift_status run_into(sealift_context *context, std::vector<DLTensor> inputs, std::vector<DLTensor> outputs, std::string *message = nullptr) {
   char err[1024] = "";
-  const sealift_status status =
-      sealift_run_into(context, static_cast<std::int32_t>(inputs.size()), inputs.data(), static_cast<std::int32_t>(outputs.size()), outputs.data(), err, sizeof err);
+  const sealift_status status = sealift_run_into(context, static_cast<std::int32_t>(inputs.size()), inputs.data(),
+                                                 static_cast<std::int32_t>(outputs.size()), outputs.data(), err, sizeof err);
   if (message != nullptr) *message = err;
   return status;
 }

@@ -36,7 +36,7 @@ class Archive:
     top: str
     members: dict[str, bytes] = field(default_factory=dict)
 
-    def seal(self, version: str = "1.0") -> "Archive":
+    def seal(self, version: str = "1.0") -> Archive:
         self.members.pop("sealift/seal", None)
         lines = [f"sealift-seal {version}"]
         for name, data in self.members.items():

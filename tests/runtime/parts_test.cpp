@@ -81,7 +81,9 @@ TEST(pool_stops_and_starts_again) {
     std::atomic<std::int64_t> sum{0};
     CHECK(pool.try_take());
     for (int loop = 0; loop < 50; ++loop) {
-      pool.parallel_for(4, 100, 1, [](void *arg, std::int64_t begin, std::int64_t end, std::int32_t) { *static_cast<std::atomic<std::int64_t> *>(arg) += end - begin; }, &sum);
+      pool.parallel_for(
+          4, 100, 1, [](void *arg, std::int64_t begin, std::int64_t end, std::int32_t) { *static_cast<std::atomic<std::int64_t> *>(arg) += end - begin; },
+          &sum);
     }
     pool.release();
     CHECK_EQUAL(sum.load(), 5000);
@@ -133,7 +135,8 @@ TEST(strided_copies_match_the_definition) {
       for (std::int64_t a = 0; a < 3; ++a) {
         for (std::int64_t c = 0; c < 4; ++c) {
           for (std::int64_t d = 0; d < 5; ++d) {
-            expected[base + static_cast<std::size_t>(a * to[0] + c * to[2] + d * to[3])] = source[base + static_cast<std::size_t>(a * from[0] + c * from[2] + d * from[3])];
+            expected[base + static_cast<std::size_t>(a * to[0] + c * to[2] + d * to[3])] =
+                source[base + static_cast<std::size_t>(a * from[0] + c * from[2] + d * from[3])];
           }
         }
       }

@@ -27,13 +27,13 @@ sealift_status open_status(const std::string &path, std::string *message, const 
   return status;
 }
 
-#define EXPECT_ERROR(call, status, text, part)                    \
-  do {                                                            \
-    const sealift_status actual = (call);                         \
-    CHECK_EQUAL(static_cast<int>(actual), static_cast<int>(status)); \
+#define EXPECT_ERROR(call, status, text, part)                                   \
+  do {                                                                           \
+    const sealift_status actual = (call);                                        \
+    CHECK_EQUAL(static_cast<int>(actual), static_cast<int>(status));             \
     CHECK_CONTAINS(text, std::string("[") + sealift_status_code(status) + "] "); \
-    CHECK_CONTAINS(text, part);                                   \
-    CHECK(std::string(text).find('\n') == std::string::npos);     \
+    CHECK_CONTAINS(text, part);                                                  \
+    CHECK(std::string(text).find('\n') == std::string::npos);                    \
   } while (false)
 
 }  // namespace
@@ -160,7 +160,8 @@ TEST(checks_inputs) {
   Floats flat({8}, F32);
   EXPECT_ERROR(run_into(h.context, {flat.tensor}, {y.tensor}, &text), SEALIFT_ERROR_SHAPE, text, "1 dimensions");
   Floats large({1025, 4}, F32);
-  EXPECT_ERROR(run_into(h.context, {large.tensor}, {y.tensor}, &text), SEALIFT_ERROR_SHAPE, text, "[E-INPUT-003] input 'x': size 1025 of dimension 0 (batch) is outside 1..1024; help:");
+  EXPECT_ERROR(run_into(h.context, {large.tensor}, {y.tensor}, &text), SEALIFT_ERROR_SHAPE, text,
+               "[E-INPUT-003] input 'x': size 1025 of dimension 0 (batch) is outside 1..1024; help:");
   Floats empty({0, 4}, F32);
   EXPECT_ERROR(run_into(h.context, {empty.tensor}, {y.tensor}, &text), SEALIFT_ERROR_SHAPE, text, "size 0 of dimension 0");
   Floats five({8, 5}, F32);
@@ -198,9 +199,11 @@ TEST(checks_sizes_that_depend_on_others) {
   std::vector<DLTensor> outputs{same.tensor, none.tensor, turned.tensor, sum.tensor};
   CHECK_EQUAL(static_cast<int>(run_into(h.context, {a.tensor, b.tensor, c.tensor}, outputs, &text)), 0);
   Array<std::int64_t> seven({7}, I64);
-  EXPECT_ERROR(run_into(h.context, {a.tensor, seven.tensor, c.tensor}, outputs, &text), SEALIFT_ERROR_SHAPE, text, "input 'b': size 7 of dimension 0 must be 2*s = 6");
+  EXPECT_ERROR(run_into(h.context, {a.tensor, seven.tensor, c.tensor}, outputs, &text), SEALIFT_ERROR_SHAPE, text,
+               "input 'b': size 7 of dimension 0 must be 2*s = 6");
   Array<std::uint8_t> two({2}, BOOL);
-  EXPECT_ERROR(run_into(h.context, {a.tensor, b.tensor, two.tensor}, outputs, &text), SEALIFT_ERROR_SHAPE, text, "size 2 of dimension 0 differs from s = 3, set by dimension 0 of input 'a'");
+  EXPECT_ERROR(run_into(h.context, {a.tensor, b.tensor, two.tensor}, outputs, &text), SEALIFT_ERROR_SHAPE, text,
+               "size 2 of dimension 0 differs from s = 3, set by dimension 0 of input 'a'");
   outputs[3] = same.tensor;
   EXPECT_ERROR(run_into(h.context, {a.tensor, b.tensor, c.tensor}, outputs, &text), SEALIFT_ERROR_OUTPUT, text, "sum");
   outputs[3] = sum.tensor;
@@ -215,7 +218,8 @@ TEST(reports_errors_of_the_run) {
   std::string text;
   i.data = {0, 7};
   i.tensor.data = i.data.data();
-  EXPECT_ERROR(run_into(h.context, {i.tensor}, {y.tensor}, &text), SEALIFT_ERROR_INDEX, text, "index 7 is out of range for a dimension of size 5 in k0_index (aten.index) at model.py:12 table");
+  EXPECT_ERROR(run_into(h.context, {i.tensor}, {y.tensor}, &text), SEALIFT_ERROR_INDEX, text,
+               "index 7 is out of range for a dimension of size 5 in k0_index (aten.index) at model.py:12 table");
   i.data[1] = -1;
   EXPECT_ERROR(run_into(h.context, {i.tensor}, {y.tensor}, &text), SEALIFT_ERROR_ASSERT, text, "k0_index");
   i.data[1] = -100;
@@ -580,7 +584,9 @@ void on_end(void *user, void *begun, const sealift_record *record) {
   ++seen.ended;
   seen.weight += record->weight;
   ++seen.of_kernel[record->kernel->id];
-  if (begun != reinterpret_cast<void *>(static_cast<std::uintptr_t>(record->kernel->id) + 1) || std::strcmp(record->model_name, "model") != 0 || record->context == nullptr) ++seen.wrong;
+  if (begun != reinterpret_cast<void *>(static_cast<std::uintptr_t>(record->kernel->id) + 1) || std::strcmp(record->model_name, "model") != 0 ||
+      record->context == nullptr)
+    ++seen.wrong;
 }
 
 }  // namespace
@@ -619,7 +625,9 @@ TEST(samples_without_bias) {
     Seen sparse, all;
     sealift_callback callback = 0, dense = 0;
     CHECK_EQUAL(static_cast<int>(sealift_add_callback(on_begin, on_end, &sparse, probability, &callback)), 0);
-    CHECK_EQUAL(static_cast<int>(sealift_add_callback(nullptr, [](void *user, void *, const sealift_record *) { ++static_cast<Seen *>(user)->ended; }, &all, 1.0, &dense)), 0);
+    CHECK_EQUAL(static_cast<int>(sealift_add_callback(
+                    nullptr, [](void *user, void *, const sealift_record *) { ++static_cast<Seen *>(user)->ended; }, &all, 1.0, &dense)),
+                0);
     for (int i = 0; i < runs; ++i) run_into(h.context, {x.tensor}, {y.tensor});
     CHECK_EQUAL(static_cast<int>(sealift_remove_callback(callback)), 0);
     CHECK_EQUAL(static_cast<int>(sealift_remove_callback(dense)), 0);

@@ -48,7 +48,12 @@ __attribute__((unused)) static int32_t raise_error(sealift_frame *frame, int32_t
 }
 
 #if defined(MODEL_LINEAR)
-enum { BATCH, FOUR, THREE, ARENA, SCRATCH, NUM_SIZES };
+enum { BATCH,
+       FOUR,
+       THREE,
+       ARENA,
+       SCRATCH,
+       NUM_SIZES };
 static const int32_t x_shape[] = {BATCH, FOUR}, y_shape[] = {BATCH, THREE};
 static const char *const x_text[] = {"batch", "4"}, *const y_text[] = {"batch", "3"};
 static const sealift_tensor_spec inputs[] = {{"x", SEALIFT_FLOAT32, 2, x_shape, x_text, NULL, 0, -1}};
@@ -104,7 +109,10 @@ static int32_t run(sealift_frame *frame) {
 #define STATES NULL
 
 #elif defined(MODEL_STATE)
-enum { FOUR, ARENA, SCRATCH, NUM_SIZES };
+enum { FOUR,
+       ARENA,
+       SCRATCH,
+       NUM_SIZES };
 static const int32_t shape[] = {FOUR};
 static const char *const text[] = {"4"};
 static const sealift_tensor_spec inputs[] = {{"x", SEALIFT_FLOAT32, 1, shape, text, NULL, 0, -1}};
@@ -140,7 +148,10 @@ static int32_t run(sealift_frame *frame) {
 }
 
 #elif defined(MODEL_ERRORS)
-enum { N, ARENA, SCRATCH, NUM_SIZES };
+enum { N,
+       ARENA,
+       SCRATCH,
+       NUM_SIZES };
 static const int32_t shape[] = {N};
 static const char *const text[] = {"n"};
 static const sealift_tensor_spec inputs[] = {{"i", SEALIFT_INT64, 1, shape, text, NULL, 0, -1}};
@@ -180,7 +191,12 @@ static int32_t run(sealift_frame *frame) {
 }
 
 #elif defined(MODEL_SHAPES)
-enum { S, FOUR, TWICE, ARENA, SCRATCH, NUM_SIZES };
+enum { S,
+       FOUR,
+       TWICE,
+       ARENA,
+       SCRATCH,
+       NUM_SIZES };
 static const int32_t a_shape[] = {S, FOUR}, b_shape[] = {TWICE}, c_shape[] = {S}, transposed[] = {1, 0};
 static const char *const a_text[] = {"s", "4"}, *const b_text[] = {"2*s"}, *const c_text[] = {"s"};
 static const sealift_tensor_spec inputs[] = {{"a", SEALIFT_FLOAT32, 2, a_shape, a_text, NULL, 0, -1},

@@ -72,11 +72,21 @@ MEMBER_MISTAKES: dict[str, tuple[Callable[[dict[str, bytes]], object], int, str]
     "a digest in capitals": (lambda m: m.update({"sealift/seal": m["sealift/seal"][:13] + m["sealift/seal"][13:].upper()}), PACKAGE, ""),
     "a member sealed twice": (lambda m: m.update({"sealift/seal": m["sealift/seal"] + m["sealift/seal"].splitlines(True)[1]}), PACKAGE, "twice"),
     "a library sealed by CRC": (
-        lambda m: m.update({"sealift/seal": b"".join(b"crc32c:00000000" + line[71:] if line.endswith(b".so\n") else line for line in m["sealift/seal"].splitlines(True))}),
+        lambda m: m.update(
+            {
+                "sealift/seal": b"".join(
+                    b"crc32c:00000000" + line[71:] if line.endswith(b".so\n") else line for line in m["sealift/seal"].splitlines(True)
+                )
+            }
+        ),
         PACKAGE,
         "must be sealed by SHA-256",
     ),
-    "a changed library": (lambda m: m.update({"data/aotinductor/model/model.wrapper.so": m["data/aotinductor/model/model.wrapper.so"] + b"x"}), INTEGRITY, "model.wrapper.so"),
+    "a changed library": (
+        lambda m: m.update({"data/aotinductor/model/model.wrapper.so": m["data/aotinductor/model/model.wrapper.so"] + b"x"}),
+        INTEGRITY,
+        "model.wrapper.so",
+    ),
     "changed weights": (lambda m: m.update({WEIGHTS_MEMBER: b"x" + m[WEIGHTS_MEMBER][1:]}), INTEGRITY, "model.weights.bin"),
     "a changed extra file": (lambda m: m.update({"extra/note.txt": b"HELLO"}), INTEGRITY, "extra/note.txt"),
     "a changed manifest": (lambda m: m.update({"sealift/manifest.json": b"{}"}), INTEGRITY, "manifest"),
@@ -189,7 +199,11 @@ def test_mistake_in_the_directory(sealift_open, archive: Archive, tmp_path: Path
 def test_overlapping_members(sealift_open, archive: Archive, tmp_path: Path) -> None:
     """A member whose data is a whole other member, header and all: its record is honest, and still refused."""
     inner = b"inner"
-    local = struct.pack("<IHHHHHIIIHH", 0x04034B50, 20, 0, 0, 0, 0x21, zipfile.crc32(inner), len(inner), len(inner), len("package/extra/inner"), 0) + b"package/extra/inner" + inner
+    local = (
+        struct.pack("<IHHHHHIIIHH", 0x04034B50, 20, 0, 0, 0, 0x21, zipfile.crc32(inner), len(inner), len(inner), len("package/extra/inner"), 0)
+        + b"package/extra/inner"
+        + inner
+    )
     archive.members["extra/outer"] = local
     archive.members["extra/inner"] = inner
     path = archive.seal().write(tmp_path / "overlap.pt2")
@@ -214,7 +228,13 @@ def test_zip64_is_read(sealift_open, archive: Archive, tmp_path: Path) -> None:
         extra = zip64 + struct.pack("<2sH", b"FB", padding) + bytes(padding)
         out += struct.pack("<IHHHHHIIIHH", 0x04034B50, 45, 0, 0, 0, 0x21, crc, 0xFFFFFFFF, 0xFFFFFFFF, len(path), len(extra)) + path + extra + content
         wide = struct.pack("<HHQQQ", 1, 24, len(content), len(content), offset)
-        records += struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 45, 45, 0, 0, 0, 0x21, crc, 0xFFFFFFFF, 0xFFFFFFFF, len(path), len(wide), 0, 0, 0, 0, 0xFFFFFFFF) + path + wide
+        records += (
+            struct.pack(
+                "<IHHHHHHIIIHHHHHII", 0x02014B50, 45, 45, 0, 0, 0, 0x21, crc, 0xFFFFFFFF, 0xFFFFFFFF, len(path), len(wide), 0, 0, 0, 0, 0xFFFFFFFF
+            )
+            + path
+            + wide
+        )
     start = len(out)
     end64 = struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, len(archive.members), len(archive.members), len(records), start)
     locator = struct.pack("<IIQI", 0x07064B50, 0, start + len(records), 1)
