@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sealift.diag.errors import CompileError, InternalError
+from sealift.ir.dim import ONE
 from sealift.ir.graph.types import Graph, Node, Value
 from sealift.ir.loop.expr import Buffer, Load
+from sealift.ir.loop.operands import accepts
 from sealift.ir.loop.rewrite import replace_buffers
-from sealift.ir.loop.types import Axis, Kernel, Loops, Map, Stage
+from sealift.ir.loop.types import Axis, Call, Kernel, Loops, Map, Operand, Stage
 from sealift.ops.lang import Builder, Tensor, whole
 
 
 def lower_to_loops(graph: Graph) -> Loops:
     """%y = aten.relu(%x)   ==>   kernel y: for i0, i1: y[i0, i1] = select(x[i0, i1] < 0, 0, x[i0, i1])
 
-    Outputs that are inputs stay aliases; an output that is a constant, a state or another output gets a copy of its own.
+    Outputs that are inputs stay aliases; an output that is a constant, a state or another output gets a copy of its own. What lies in an
+    order that a kernel family cannot walk (eager's strides) is copied before the call or after it.
     """
     lowering = _Lowering({}, [], [])
     for v in graph.inputs:
@@ -107,10 +110,41 @@ class _Lowering:
             index = tuple(a.dim for a in axes)
             stages.append(Map(out, axes, index, t.at(index)))
         self.extra += [b for b in builder.buffers if b.name not in renamed]
-        stages = [replace_buffers(s, renamed) for s in stages]
+        stages = [reachable for s in stages for reachable in self.within_reach(replace_buffers(s, renamed))]
         for position, stage in enumerate(stages):
             name = node.outputs[0].name if position == len(stages) - 1 else f"{node.outputs[0].name}_{position}"
             self.kernels.append(Kernel(name, (stage,), 0, (node.op.name,), node.loc))
+
+    def within_reach(self, stage: Stage) -> list[Stage]:
+        """A call between copies of what its family cannot read or write where it lies; any other stage alone."""
+        if not isinstance(stage, Call):
+            return [stage]
+        before: list[Stage] = []
+        after: list[Stage] = []
+        operands: list[tuple[str, Operand]] = []
+        for role, operand in stage.operands:
+            if operand.load.buffer.order is not None and not accepts(stage, role, operand):
+                copy = Buffer(f"{stage.outs[0].name}.{role}", operand.load.dtype, operand.shape)
+                index = tuple(a.dim for a in operand.axes)
+                before.append(Map(copy, operand.axes, index, operand.load))
+                operand = Operand(operand.axes, Load(copy, index))
+                self.extra.append(copy)
+            operands.append((role, operand))
+        outs: list[Buffer] = []
+        for out in stage.outs:
+            plain = out if _is_writable(stage.family, out) else Buffer(f"{out.name}.plain", out.dtype, out.shape)
+            if plain is not out:
+                after += _copy_kernel(plain, out, out.name).stages
+                self.extra.append(plain)
+            outs.append(plain)
+        return [*before, replace(stage, operands=tuple(operands), outs=tuple(outs)), *after] if before or after else [stage]
+
+
+def _is_writable(family: str, out: Buffer) -> bool:
+    """Products and attention write rows of any stride, whose elements are neighbours; the other families write row-major."""
+    if out.order is None:
+        return True
+    return family in ("gemm", "attention") and (out.strides[-1] == ONE or out.shape[-1] == ONE)
 
 
 def _node_text(node: Node) -> str:

@@ -7,24 +7,26 @@ from dataclasses import replace
 
 from sealift.ir.dim import ONE, Dim, dim
 from sealift.ir.loop.expr import Buffer, Expr, Load, axis_symbols, rewrite
-from sealift.ir.loop.operands import is_identity
+from sealift.ir.loop.operands import accepts, is_identity
 from sealift.ir.loop.rewrite import map_expressions
-from sealift.ir.loop.types import Axis, Kernel, Loops, Map, Stage, outputs_of
+from sealift.ir.loop.types import Axis, Call, Kernel, Loops, Map, Stage, outputs_of
 
 
 def narrow_broadcasts(loops: Loops) -> Loops:
     """m[b, q, k] = keep[b, k]; readers m[b, q, k]   ==>   m[b, 0, k] = keep[b, k]; readers m[b, 0, k]
 
-    Only temporaries with one writer: what the caller sees keeps its size.
+    Only temporaries with one writer: what the caller sees keeps its size. Refuses where a kernel family that reads the value needs it
+    side by side along that axis.
     """
     writers = Counter(b.name for k in loops.kernels for s in k.stages for b in outputs_of(s))
+    calls = [s for k in loops.kernels for s in k.stages if isinstance(s, Call)]
     narrowed: dict[str, tuple[Buffer, tuple[int, ...]]] = {}
     kernels: list[Kernel] = []
     for kernel in loops.kernels:
         (stage,) = kernel.stages
         new_stage = map_expressions(stage, lambda root: rewrite(root, lambda e: _read(e, narrowed))) if narrowed else stage
         if isinstance(new_stage, Map) and writers[new_stage.out.name] == 1:
-            new_stage = _narrow(new_stage, narrowed)
+            new_stage = _narrow(new_stage, narrowed, calls)
         kernels.append(kernel if new_stage is stage else replace(kernel, stages=(new_stage,)))
     if not narrowed:
         return loops
@@ -32,7 +34,7 @@ def narrow_broadcasts(loops: Loops) -> Loops:
     return replace(loops, kernels=tuple(kernels), buffers=buffers)
 
 
-def _narrow(stage: Map, narrowed: dict[str, tuple[Buffer, tuple[int, ...]]]) -> Stage:
+def _narrow(stage: Map, narrowed: dict[str, tuple[Buffer, tuple[int, ...]]], calls: list[Call]) -> Stage:
     if stage.combine is not None or stage.out.kind != "temp" or not is_identity(stage.index, stage.axes):
         return stage
     used = axis_symbols(stage.value)
@@ -40,10 +42,22 @@ def _narrow(stage: Map, narrowed: dict[str, tuple[Buffer, tuple[int, ...]]]) -> 
     if not constant:
         return stage
     out = replace(stage.out, shape=tuple(ONE if d in constant else n for d, n in enumerate(stage.out.shape)))
+    if not all(_still_accepted(call, out, constant) for call in calls):
+        return stage
     narrowed[out.name] = (out, constant)
     axes = tuple(Axis(a.name, ONE) if d in constant else a for d, a in enumerate(stage.axes))
     index: tuple[Dim | Expr, ...] = tuple(a.dim for a in axes)
     return Map(out, axes, index, stage.value)
+
+
+def _still_accepted(call: Call, out: Buffer, constant: tuple[int, ...]) -> bool:
+    for role, operand in call.operands:
+        if operand.load.buffer.name == out.name:
+            load = _read(operand.load, {out.name: (out, constant)})
+            assert isinstance(load, Load)
+            if not accepts(call, role, replace(operand, load=load)):
+                return False
+    return True
 
 
 def _read(e: Expr, narrowed: dict[str, tuple[Buffer, tuple[int, ...]]]) -> Expr:

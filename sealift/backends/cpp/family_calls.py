@@ -11,7 +11,7 @@ from sealift.diag.errors import InternalError
 from sealift.ir.dim import ONE, ZERO, Dim, Sym, dim
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Buffer
-from sealift.ir.loop.operands import Strided, collapsed_stride, strided
+from sealift.ir.loop.operands import Strided, accepts, collapsed_stride, strided
 from sealift.ir.loop.types import Call, Operand
 
 ROW_MAJOR, PANEL32, PANEL32_T = 0, 1, 2  # contracts/sealift_model.h: sealift_layout
@@ -33,6 +33,9 @@ class CallContext:
 def emit_call(call: Call, context: CallContext, lines: Lines, epilogue: str = "") -> str:
     """Writes the call; gives the C++ expression of the scratch bytes it needs per worker. `epilogue`: the function for each finished tile,
     which finds its buffers in a variable called task."""
+    for role, operand in call.operands:
+        if not accepts(call, role, operand):
+            raise InternalError(f"{call.family}: operand {role} ({operand.load.buffer}) lies in memory as the kernel cannot read it")
     match call.family:
         case "gemm":
             return _emit_gemm(call, context, lines, epilogue)

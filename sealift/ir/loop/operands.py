@@ -85,5 +85,5 @@ def accepts(call: Call, role: str, operand: Operand) -> bool:
         case "attention", "mask":
             return True
         case "attention", _:
-            return view.strides[rank - 1] == dim(1)
+            return view.strides[rank - 1] == dim(1) or view.shape[rank - 1] == dim(1)
     return is_row_major(view)
