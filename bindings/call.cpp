@@ -158,7 +158,7 @@ PyObject *arrange(Model &model, PyObject *self, Objects &results) {
       PyTuple_SET_ITEM(all, static_cast<Py_ssize_t>(i), results.release(i));
   }
   if (model.structure != Structure::kOther) return all;
-  PyObject *built = PyObject_CallMethod(self, "_unflatten", "O", all);
+  PyObject *built = PyObject_CallMethod(self, "_unflatten", "(O)", all);
   Py_DECREF(all);
   return built;
 }

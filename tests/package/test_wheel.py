@@ -98,3 +98,26 @@ def test_what_it_cannot_do_it_says(environment: tuple[Path, dict[str, str]], tmp
     ]:
         done = subprocess.run([str(python), "-m", "sealift", *command], env=variables, cwd=tmp_path, capture_output=True, text=True)
         assert text in done.stdout + done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+COMPILE = """
+import sys, torch, sealift
+program = torch.export.export(torch.nn.Linear(4, 3).eval(), (torch.randn(2, 4),))
+path = sealift.compile(program, sys.argv[1], options=sealift.Options(isas=("baseline",), cache_dir=""))
+print(sealift.__file__, sealift.check(path, program))
+"""
+
+
+def test_with_torch_it_compiles(environment: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """The installed package's own headers and archives: nothing of the checkout."""
+    pytest.importorskip("torch")
+    python, variables = environment
+    lent = tmp_path / "lent"
+    lent.mkdir()
+    for entry in Path(np.__file__).parents[1].iterdir():
+        if "sealift" not in entry.name and entry.suffix != ".pth":
+            (lent / entry.name).symlink_to(entry)
+    variables = {**variables, "PYTHONPATH": str(lent), "PATH": os.environ["PATH"]}
+    done = subprocess.run([str(python), "-c", COMPILE, str(tmp_path / "m.pt2")], env=variables, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert str(python.parents[1]) in done.stdout and "ok" in done.stdout
