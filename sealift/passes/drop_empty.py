@@ -14,7 +14,8 @@ from sealift.ir.loop.types import Call, Kernel, Loops, Map, Reduce, Stage, outpu
 def drop_empty(loops: Loops) -> Loops:
     """for i < 0: y[i] = ...   ==>   nothing            y[i] = sum over r < 0 of ...   ==>   y[i] = 0
 
-    Only sizes that are 0 whatever the symbols are; a symbol that happens to be 0 is left to the loops."""
+    Only sizes that are 0 whatever the symbols are; a symbol that happens to be 0 is left to the loops. A buffer without elements is there
+    without a writer: an output, what a kernel family reads."""
     kernels: list[Kernel] = []
     for kernel in loops.kernels:
         (stage,) = kernel.stages
@@ -39,6 +40,8 @@ def _identity(combine: Combine | ArgCombine, dtype: DType) -> Expr:
     highest: float | int
     if dtype.is_float:
         lowest, highest = float("-inf"), float("inf")
+    elif dtype is DType.BOOL:
+        lowest, highest = False, True
     elif dtype is DType.U8:
         lowest, highest = 0, 255
     else:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealift.diag.errors import DivisionByZero, IndexOutOfRange, InputError, InternalError, RunError
-from sealift.ir.dim import Apply, Dim, Sym
+from sealift.ir.dim import ZERO, Apply, Dim, Sym
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Bound, Buffer, CheckIndex, Const, Expr, Index, Inside, Load, Op
 from sealift.ir.loop.prim import ArgCombine, Combine, Prim
@@ -67,6 +67,9 @@ def interpret(
         if b.kind in ("input", "weight", "state"):
             held = to_held(values[b.name], b.dtype)
             env[b.name] = np.array(held) if b.kind == "state" else held  # a state is written when the run ends
+    for b in (*loops.buffers, *(o for o in loops.outputs if o is not None)):
+        if ZERO in b.shape and b.name not in env:  # nobody has to write it
+            env[b.name] = np.zeros([d.evaluate(sizes) for d in b.shape], numpy_dtype(b.dtype))
     for kernel in loops.kernels:
         run_kernel(kernel, env, sizes, families)
     if new_states is not None:

@@ -79,10 +79,10 @@ def accepts(call: Call, role: str, operand: Operand) -> bool:
         case "gemm", "a":
             return view.strides[-1] == dim(1) or view.shape[-1] == dim(1)
         case "gemm", "b":
-            return dim(1) in view.strides[-2:]
+            return dim(1) in view.strides[-2:] or dim(1) in view.shape[-2:]  # a single row or column is read with any stride
         case "gemm", "residual":
             return view.strides[-1] == dim(1)
-        case "attention", "mask":
+        case ("attention", "mask") | ("conv", "x") | ("conv", "residual"):
             return True
         case "attention", _:
             return view.strides[rank - 1] == dim(1) or view.shape[rank - 1] == dim(1)

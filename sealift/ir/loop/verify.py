@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sealift.diag.errors import InternalError
-from sealift.ir.dim import Dim, Sym
+from sealift.ir.dim import ZERO, Dim, Sym
 from sealift.ir.dtype import DType
 from sealift.ir.graph.verify import broken
 from sealift.ir.loop.expr import Bound, Buffer, CheckIndex, Expr, Index, Inside, Load, Op
@@ -26,7 +26,8 @@ def verify(loops: Loops) -> None:
 
     1. buffers have names of their own, a known kind, an order that permutes their dimensions, and sizes of `loops.sizes` only;
     2. every buffer that a stage or an output names is one of those listed, as it is listed;
-    3. what is not given from outside is written before it is read, inputs and weights are never written, and outputs are written;
+    3. what is not given from outside is written before it is read, inputs and weights are never written, and outputs are written (a
+       buffer whose size is 0 whatever the symbols are has nothing to write);
     4. the axes of a stage (of an operand of a Call) have names of their own, which are no size's, and extents in sizes;
     5. an index has an entry per dimension; sizes in indices, bounds and values are in the stage's axes and the model's sizes; an
        expression among them is an integer;
@@ -59,7 +60,7 @@ class _Checker:
         outputs = [b for b in self.loops.outputs if b is not None]
         for b in dict.fromkeys((*self.loops.inputs, *self.loops.buffers, *outputs)):
             self.declare(b)
-        self.written = {b.name for b in self.buffers.values() if b.kind in GIVEN}
+        self.written = {b.name for b in self.buffers.values() if b.kind in GIVEN or ZERO in b.shape}
         for kernel in self.loops.kernels:
             self.kernel(kernel)
         self.marker = "outputs"
