@@ -18,6 +18,8 @@ from sealift.ops.arguments import PLACEMENT
 from sealift.ops.families import FAMILIES
 from sealift.ops.lang import Builder, Tensor, whole
 
+torch.set_num_threads(1)  # the tensors are small, and tests run side by side
+
 NAIVE = {name: family.naive for name, family in FAMILIES.items()}
 TORCH_DTYPE = {d: getattr(torch, d.torch_name) for d in DType}
 

@@ -110,9 +110,18 @@ def samples_of(op: OpDef, dtype: torch.dtype) -> tuple[Sample, ...]:
             found += _calls(overload, info, given)
     if op.name in OWN:
         found += [s for s in (Sample(tuple(a), k) for a, k in OWN[op.name](dtype)) if accepts(overload, s)]
-    small = [s for s in found if all(t.numel() <= MAX_NUMEL and not t.is_complex() and t.layout == torch.strided for t in _tensors(s))]
+    small = [s for s in found if all(_is_small(t) for t in _tensors(s)) and all(_is_small(t) for t in _outputs(overload, s))]
     limit = KEPT.get(dtype, KEPT_OTHERWISE)
     return tuple(small[len(small) * k // limit] for k in range(limit)) if len(small) > limit else tuple(small)
+
+
+def _is_small(t: torch.Tensor) -> bool:
+    return t.numel() <= MAX_NUMEL and not t.is_complex() and t.layout == torch.strided
+
+
+def _outputs(overload: torch._ops.OpOverload, sample: Sample) -> list[torch.Tensor]:
+    with torch.no_grad():
+        return list(tensors_in(overload(*sample.args, **sample.kwargs)))
 
 
 def _calls(overload: torch._ops.OpOverload, info: Any, given: Any) -> list[Sample]:
