@@ -33,6 +33,7 @@ OPEN_ZERO_SIGN = frozenset(  # of 0.0 and -0.0 either may win: eager differs by 
         "aten.amin.default",
         "aten.fmax.default",
         "aten.fmin.default",
+        "aten.softshrink.default",
     }
     | {f"aten.max_pool{n}d{kind}.default" for n in (1, 2, 3) for kind in ("", "_with_indices")}
 )
