@@ -22,6 +22,7 @@ _CHEAP = {
 }
 _CHEAP |= {Prim.EQ, Prim.NE, Prim.LT, Prim.LE, Prim.GT, Prim.GE, Prim.SHL, Prim.SHR}
 _GATHER = 6
+_TRAPS = {Prim.FLOOR_DIV, Prim.TRUNC_DIV, Prim.REMAINDER, Prim.FMOD}  # by zero
 SHARED_LIMIT = 1  # a producer with several readers is computed again in each up to this cost; above, once and stored
 BROADCAST_LIMIT = 4  # likewise for one reader that reads each element many times
 
@@ -38,7 +39,8 @@ def inline_producers(loops: Loops) -> Loops:
     """t[i] = x[i] + 1; y[i] = t[i] * 2   ==>   y[i] = (x[i] + 1) * 2
 
     Refuses where the producer is costly and would run more often, where a gathered index does not fit the producer's index arithmetic,
-    and where a kernel family cannot read through the view.
+    where a kernel family cannot read through the view, and where a guarded load would meet a value that can fail the run: outside the
+    guard its operands are no data of the user's.
     """
     writers = Counter(b.name for k in loops.kernels for s in k.stages for b in outputs_of(s))
     states = {s.name for s, _ in loops.state_updates}
@@ -151,7 +153,10 @@ def _cost(root: Expr) -> int:
 
 
 def inline_load(load: Load, definition: Map) -> Expr | None:
-    """What the definition computes at the load's index; None where a gathered index cannot be put into its index arithmetic."""
+    """What the definition computes at the load's index; None where a gathered index cannot be put into its index arithmetic, and where
+    the load is guarded and the value may fail the run."""
+    if load.guard and _may_fail(definition.value):
+        return None
     dims: dict[Sym, Dim] = {}
     gathered: dict[Sym, Expr] = {}
     for axis, entry in zip(definition.axes, load.index):
@@ -167,6 +172,19 @@ def inline_load(load: Load, definition: Map) -> Expr | None:
     else:
         value = substitute(definition.value, dims)
     return guarded(value, load.guard, load.other) if load.guard else value
+
+
+def _may_fail(root: Expr) -> bool:
+    """Whether a checked index or an integer division is in it."""
+    pending, seen = [root], {id(root)}
+    while pending:
+        e = pending.pop()
+        if isinstance(e, CheckIndex) or (isinstance(e, Op) and e.dtype.is_int and e.prim in _TRAPS):
+            return True
+        new = [child for child in e.children if id(child) not in seen]
+        seen.update(map(id, new))
+        pending += new
+    return False
 
 
 class _DoesNotFit(Exception):
