@@ -14,12 +14,11 @@ ROOT = Path(__file__).resolve().parents[1]
 def core_aten() -> set[str]:
     """The operators that PyTorch tags as core ATen."""
     found = set()
-    for name in dir(torch.ops.aten):
-        packet = getattr(torch.ops.aten, name)
-        for overload in packet.overloads() if hasattr(packet, "overloads") else ():
-            op = getattr(packet, overload)
-            if torch.Tag.core in op.tags:
-                found.add(f"aten.{name}.{overload}")
+    for name in torch._C._dispatch_get_all_op_names():  # dir(torch.ops.aten) lists only what was used before
+        namespace, _, rest = name.partition("::")
+        operator, _, overload = rest.partition(".")
+        if namespace == "aten" and torch.Tag.core in getattr(getattr(torch.ops.aten, operator), overload or "default").tags:
+            found.add(f"aten.{operator}.{overload or 'default'}")
     return found
 
 

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from sealift.cli.output import Output, duration_text, size_text
-from sealift.diag.errors import CompileError
+from sealift.diag.errors import CompileError, SealiftError
+from sealift.diag.steps import StopAfter
 from sealift.errors import ArgumentError, FileError
+from sealift.ir.graph.types import Graph
+from sealift.ir.loop.types import Loops
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,11 +63,17 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     from sealift.pipeline import compile
 
     model = next(iter(programs.values())) if set(programs) == {arguments.name} else programs
-    with output.progress(f"compiling {target}"):
-        path = compile(model, target, name=arguments.name, options=options)
-    if path is None or not Path(path).exists():  # --stop-after
-        output.result({"stopped_after": arguments.stop_after}, f"stopped after {arguments.stop_after}")
+    try:
+        with output.progress(f"compiling {target}"):
+            path = compile(model, target, name=arguments.name, options=options)
+    except StopAfter as stop:
+        printed = str(stop.value) if isinstance(stop.value, (Graph, Loops)) else ""
+        output.result({"stopped_after": stop.step, "result": printed}, printed or f"stopped after {stop.step}")
         return 0
+    except ValueError as error:
+        if isinstance(error, SealiftError) or "no step called" not in str(error):
+            raise
+        raise ArgumentError(f"{error}; help: --skip and --stop-after name one of these") from error
     done = time.monotonic()
     size = Path(path).stat().st_size
     answer = {"path": str(path), "bytes": size, "models": list(programs), "export_s": exported - start, "compile_s": done - exported}

@@ -192,6 +192,16 @@ def test_compile_errors(script: Path, tmp_path: Path, source: str, text: str, ca
     assert not list(tmp_path.iterdir())
 
 
+def test_steps_can_be_looked_at(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compile", f"{script}:small", "-o", tmp_path / "m.pt2", "--isa", "baseline"]
+    assert "batch" in sealift(capsys, *command, "--stop-after", "lower")
+    assert not (tmp_path / "m.pt2").exists()
+    sealift(capsys, *command, "--dump", tmp_path / "dump")
+    assert any(f.suffix == ".graph" for f in (tmp_path / "dump").iterdir())
+    assert main([str(a) for a in (*command, "--skip", "nothing")], {}) == 1
+    assert "no step called nothing" in capsys.readouterr().err
+
+
 def test_ops(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "aten.relu.default" in sealift(capsys, "ops")
     assert "linalg_eig" in sealift(capsys, "ops", "--missing", f"{script}:odd", code=1)
