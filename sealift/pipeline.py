@@ -13,6 +13,7 @@ from sealift.backends.cpp.model import ModelSource, StoredWeight, emit_sources
 from sealift.build.resources import find_resources
 from sealift.build.toolchain import build_library, find_toolchain
 from sealift.diag.steps import Steps
+from sealift.ir.dtype import DType
 from sealift.ir.graph.types import Graph
 from sealift.ir.graph.verify import verify as verify_graph
 from sealift.ir.loop.types import Loops
@@ -20,8 +21,10 @@ from sealift.ir.loop.verify import verify as verify_loops
 from sealift.ops import OPS
 from sealift.options import Options
 from sealift.package.write import PackagedModel, write_package
+from sealift.passes.assign_layouts import assign_layouts
 from sealift.passes.attach_epilogues import attach_epilogues
 from sealift.passes.drop_empty import drop_empty
+from sealift.passes.fold_batch_norm import fold_batch_norm
 from sealift.passes.fuse_epilogues import activation_templates, fuse_epilogues
 from sealift.passes.group_rows import group_rows
 from sealift.passes.inline_producers import inline_producers
@@ -90,6 +93,7 @@ def compile_graph(imported: Imported, options: Options = Options(), steps: Steps
     s = steps if steps is not None else new_steps(options)
     isas = [BY_NAME[i] for i in options.isas]
     toolchain = find_toolchain(options.jobs, options.debug_symbols, options.cache_dir)
+    imported = s("fold", fold_constants, imported)
     graph = imported.graph
     loops = optimize(s("lower", lower_to_loops, graph), s)
     plan = s("plan", plan_memory, loops)
@@ -101,15 +105,31 @@ def compile_graph(imported: Imported, options: Options = Options(), steps: Steps
     return Compiled(imported, graph, loops, plan, source, library, weights, arrays)
 
 
+def fold_constants(imported: Imported) -> Imported:
+    """What can be computed before any input is known; the weights travel beside the graph."""
+    from sealift.frontend.exported import Weight
+
+    floats = {fqn: w.array for fqn, w in imported.weights.items() if w.dtype is DType.F32}
+    folded = fold_batch_norm(imported.graph, floats)
+    if folded.graph is imported.graph:
+        return imported
+    weights = {fqn: w for fqn, w in imported.weights.items() if w.dtype is not DType.F32 or fqn in folded.arrays}
+    made = {fqn: Weight(DType.F32, array) for fqn, array in folded.arrays.items() if fqn not in imported.weights}
+    return replace(imported, graph=folded.graph, weights={**weights, **made})
+
+
 def optimize(loops: Loops, s: Steps) -> Loops:
     """The loop passes, in order: first what inlining feeds on, then what it leaves to kernels."""
+    templates = activation_templates(OPS)
     loops = s("drop-empty", drop_empty, loops)
     loops = s("simplify", simplify_expressions, loops)
+    loops = s("epilogues-direct", fuse_epilogues, loops, templates)  # before inlining takes an activation into a window that reads it often
     loops = s("inline", inline_producers, loops)
     loops = s("simplify-inlined", simplify_expressions, loops)
     loops = s("narrow", narrow_broadcasts, loops)
     loops = s("inline-narrowed", inline_producers, loops)
-    loops = s("epilogues", fuse_epilogues, loops, activation_templates(OPS))
+    loops = s("epilogues", fuse_epilogues, loops, templates)
+    loops = s("layouts", assign_layouts, loops)
     loops = s("attach", attach_epilogues, loops)
     loops = s("rows", group_rows, loops)
     return s("names", name_kernels, loops)
@@ -136,8 +156,8 @@ def _store_weights(imported: Imported, kernels: KernelSource) -> tuple[tuple[Sto
     offset = 0
     for use in [*kernels.weights, *(WeightUse(state.value.name, 0) for state in graph.states)]:
         constant = position[use.buffer]
-        array = pack(imported.weights[fqns[constant]].array, use.layout)
-        stored.append(StoredWeight(constant, use.layout, offset, array.nbytes))
+        array = pack(imported.weights[fqns[constant]].array, use.layout, use.groups)
+        stored.append(StoredWeight(constant, use.layout, offset, array.nbytes, use.groups))
         arrays.append(array)
         offset += padded_size(array.nbytes)
     return tuple(stored), tuple(arrays)

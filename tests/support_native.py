@@ -99,7 +99,7 @@ class NativeBatch:
         inputs = [to_stored(values[b.name], b.dtype) for b in loops.inputs]
         by_name = {b.name: b for b in loops.buffers}
         weights = [
-            pack(to_stored(values[use.buffer], by_name[use.buffer].dtype), use.layout) if use.buffer in by_name else inputs[0]
+            pack(to_stored(values[use.buffer], by_name[use.buffer].dtype), use.layout, use.groups) if use.buffer in by_name else inputs[0]
             for use in case.kernels.weights
         ]
         outputs = [_output(b, at) for b in loops.outputs if b is not None and b.kind == "output"]
@@ -162,7 +162,7 @@ def _case_text(loops: Loops, kernels: KernelSource) -> str:
 
 def _build(texts: Sequence[str], isa: Isa, toolchain: Toolchain, flags: Sequence[str]) -> ctypes.CDLL:
     resources = find_resources()
-    head = '#include "kernels/loops/loops.h"\n#include "kernels/attention/attention.h"\n#include "kernels/gemm/gemm.h"\nnamespace SEALIFT_NS {\n'
+    head = '#include "kernels/loops/loops.h"\n#include "kernels/attention/attention.h"\n#include "kernels/conv/conv.h"\n#include "kernels/gemm/gemm.h"\nnamespace SEALIFT_NS {\n'
     with tempfile.TemporaryDirectory(prefix="sealift-test-") as name:
         source = Path(name) / "cases.cpp"
         source.write_text(head + "\n".join(texts) + "\n}\n")

@@ -278,7 +278,7 @@ sealift_status Container::update_constants(const ConstantEntry *entries, size_t 
         break;
       }
       memset(stored->data, 0, static_cast<size_t>(api_->weights[w].size_bytes));
-      pack(constant, api_->weights[w].layout, plain, stored->data);
+      pack(constant, api_->weights[w], plain, stored->data);
       {
         const Lock lock(lock_);  // the buffer that goes may be shared with other sets
         Buffer::drop(set->buffers[w]);
@@ -391,7 +391,7 @@ sealift_status Container::extract_constants(bool use_inactive, const ConstantEnt
       const Lock turn(states_);
       memcpy(data, free_runners_->context.frame().states[state], static_cast<size_t>(row_major_bytes(constant)));
     } else if (stride > 0) {
-      unpack(constant, api_->weights[chosen].layout, set->pointers[chosen], data);
+      unpack(constant, api_->weights[chosen], set->pointers[chosen], data);
     }
   }
   *entries = extracted_;

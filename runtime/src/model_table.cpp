@@ -86,7 +86,7 @@ sealift_status check_model_table(const sealift_model_api *table, ErrorText err) 
         weight.size_bytes > api.weights_bytes - weight.offset_bytes) {
       return bad("weight", i);
     }
-    const int64_t stored = stored_bytes(api.constants[weight.constant], weight.layout);
+    const int64_t stored = stored_bytes(api.constants[weight.constant], weight);
     if (stored < 0 || static_cast<uint64_t>(stored) > weight.size_bytes) return bad("weight", i);
   }
   for (int32_t i = 0; i < api.num_states; ++i) {

@@ -92,8 +92,8 @@ void WeightSets::load(int32_t count, const char *const *fqns, const DLTensor *va
     for (int32_t w = 0; w < api_.num_weights; ++w) {
       if (api_.weights[w].constant != found) continue;
       const std::shared_ptr<char> stored = allocate(static_cast<int64_t>(api_.weights[w].size_bytes));
-      pack(constant, api_.weights[w].layout, plain, stored.get());
-      const int64_t used = stored_bytes(constant, api_.weights[w].layout);
+      pack(constant, api_.weights[w], plain, stored.get());
+      const int64_t used = stored_bytes(constant, api_.weights[w]);
       memset(stored.get() + used, 0, static_cast<size_t>(api_.weights[w].size_bytes) - static_cast<size_t>(used));
       set->pointers[static_cast<size_t>(w)] = stored.get();
       set->owned[static_cast<size_t>(w)] = stored;

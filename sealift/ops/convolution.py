@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sealift.ir.dim import Dim, dim
+from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Bound
 from sealift.ir.loop.prim import Combine
 from sealift.ops.arguments import Size, as_int, spread
@@ -33,6 +34,8 @@ def convolution(
     Numerics: f32 accumulator for half types."""
     n = input.rank - 2
     steps, pads, gaps = spread(stride, n, "a stride"), spread(padding, n, "a padding"), spread(dilation, n, "a dilation")
+    if n in (1, 2) and input.dtype is DType.F32 and weight.buffer is not None and weight.buffer.kind == "weight" and not transposed:
+        return _family(b, input, weight, bias, steps, pads, gaps, groups)
     extra = spread(output_padding, n, "an output padding")
     taps = weight.shape[2:]
     span = [(as_int(k, "a kernel size") - 1) * g + 1 for k, g in zip(taps, gaps)]
@@ -69,6 +72,23 @@ def convolution(
         by_channel = reshaped(b.cast(bias, compute), (1, -1, *[1] * n))
         total = b.pointwise(lambda x, c: x + c, total, by_channel)
     return b.cast(total, input.dtype)
+
+
+def _family(
+    b: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, steps: Sequence[int], pads: Sequence[int], gaps: Sequence[int], groups: int
+) -> Tensor:
+    """The conv family, whose images have two dimensions: a signal is an image of one line."""
+    image = input if input.rank == 4 else unsqueezed(input, 2)
+    lead = (0,) * (4 - input.rank)
+    stride, padding, dilation = (*(1 for _ in lead), *steps), (*lead, *pads), (*(1 for _ in lead), *gaps)
+    taps = (*(dim(1) for _ in lead), *weight.shape[2:])
+    space = [
+        (s + (2 * p - (as_int(k, "a kernel size") - 1) * g - 1)) // st + 1 for s, p, k, g, st in zip(image.shape[2:], padding, taps, dilation, stride)
+    ]
+    shape = (image.shape[0], weight.shape[0], *space)
+    operands = {"x": image, "w": weight} | ({"bias": bias} if bias is not None else {})
+    out = b.call("conv", operands, [(shape, DType.F32)], stride=stride, padding=padding, dilation=dilation, groups=groups)[0]
+    return out if input.rank == 4 else squeezed(out, [2])
 
 
 def _convolution_rows(n: int) -> None:

@@ -88,10 +88,38 @@ def _sort(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Arra
     return np.take_along_axis(x, order, axis=-1), order.astype(np.int64)
 
 
+def _conv(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Array, ...]:
+    """out[n, o, h, w] = post(act(sum over c, i, j of x[n, c, h * stride + i * dilation - padding, ...] * w[o, c, i, j] + bias[o]) + residual);
+    positions outside x are 0; w [o, c / groups, i, j], or [o, c / groups, j]."""
+    x, w = operands["x"], operands["w"]
+    w = w.reshape(*w.shape[:2], *([1] * (4 - w.ndim)), *w.shape[2:])
+    (sh, sw), (ph, pw), (dh, dw), groups = attrs["stride"], attrs["padding"], attrs["dilation"], attrs["groups"]
+    out_h = (x.shape[2] + 2 * ph - dh * (w.shape[2] - 1) - 1) // sh + 1
+    out_w = (x.shape[3] + 2 * pw - dw * (w.shape[3] - 1) - 1) // sw + 1
+    padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
+    per_group = x.shape[1] // groups
+    with np.errstate(all="ignore"):
+        out = np.zeros((x.shape[0], w.shape[0], out_h, out_w), x.dtype)
+        for i in range(w.shape[2]):
+            for j in range(w.shape[3]):
+                taken = padded[:, :, i * dh : i * dh + (out_h - 1) * sh + 1 : sh, j * dw : j * dw + (out_w - 1) * sw + 1 : sw]
+                for g in range(groups):
+                    outs = slice(g * w.shape[0] // groups, (g + 1) * w.shape[0] // groups)
+                    ins = slice(g * per_group, (g + 1) * per_group)
+                    out[:, outs] += np.einsum("nchw,oc->nohw", taken[:, ins], w[outs, :, i, j])
+        if "bias" in operands:
+            out = out + operands["bias"][:, None, None]
+        out = _activate(out, attrs.get("activation", "none"))
+        if "residual" in operands:
+            out = out + operands["residual"]
+        return (_activate(out, attrs.get("post_activation", "none")).astype(x.dtype),)
+
+
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         f.name: f
         for f in (
+            Family("conv", ("x", "w", "bias?", "residual?"), _conv),
             Family("gemm", ("a", "b", "bias?", "residual?"), _gemm),
             Family("attention", ("q", "k", "v", "mask?"), _attention),
             Family("sort", ("x",), _sort),

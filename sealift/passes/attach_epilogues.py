@@ -22,15 +22,15 @@ def attach_epilogues(loops: Loops) -> Loops:
     products: dict[str, int] = {}
     kernels: list[Kernel | None] = []
     for kernel in loops.kernels:
-        (stage,) = kernel.stages
-        position = _product_of(stage, products, readers)
+        stage = kernel.stages[0]
+        position = _product_of(stage, products, readers) if len(kernel.stages) == 1 else None
         if position is not None:
             product = kernels[position]
             assert product is not None
             kernels[position] = None
             ops = tuple(dict.fromkeys((*product.ops, *kernel.ops)))
             kernel = Kernel(kernel.name, (*product.stages, stage), 0, ops, union((product.loc, kernel.loc)))
-        elif isinstance(stage, Call) and stage.family == "gemm" and stage.outs[0].kind == "temp":
+        elif isinstance(stage, Call) and stage.family == "gemm" and stage.outs[0].kind == "temp" and len(kernel.stages) == 1:
             products[stage.outs[0].name] = len(kernels)
         kernels.append(kernel)
     live = tuple(k for k in kernels if k is not None)

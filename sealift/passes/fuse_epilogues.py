@@ -1,4 +1,4 @@
-"""Loops -> Loops: what follows a matrix product and belongs to the closed set goes into the product's registers."""
+"""Loops -> Loops: what follows a matrix product or a convolution and belongs to the closed set goes into the product's registers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from sealift.ir.loop.rewrite import stage_loads
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, Operand
 from sealift.ops.lang import Builder, Tensor
 from sealift.passes.inline_producers import _used_buffers
+
+WITH_EPILOGUE = ("gemm", "conv")  # families whose kernels take an activation, a residual and another activation
 
 Template = Callable[[Expr], Expr]
 
@@ -54,7 +56,7 @@ def fuse_epilogues(loops: Loops, templates: Mapping[str, Template]) -> Loops:
     kernels: list[Kernel | None] = []
     for kernel in loops.kernels:
         (stage,) = kernel.stages
-        if isinstance(stage, Call) and stage.family == "gemm":
+        if isinstance(stage, Call) and stage.family in WITH_EPILOGUE:
             products[stage.outs[0].name] = (len(kernels), stage)
         elif isinstance(stage, Map):
             fused = _fuse(stage, products, readers, templates)

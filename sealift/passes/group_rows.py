@@ -19,7 +19,7 @@ def group_rows(loops: Loops) -> Loops:
     """
     groups: list[Kernel] = []
     for kernel in loops.kernels:
-        if isinstance(kernel.stages[0], Call):
+        if isinstance(kernel.stages[0], Call) or len(kernel.stages) > 1:
             groups.append(kernel)
         elif not _merge_into_earlier(groups, kernel):
             (stage,) = kernel.stages

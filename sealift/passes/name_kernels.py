@@ -12,7 +12,8 @@ _SILENT = {"view", "permute", "expand", "unsqueeze", "squeeze", "transpose", "cl
 
 def name_kernels(loops: Loops) -> Loops:
     """Views say nothing about the work and are left out where anything else is there."""
-    return replace(loops, kernels=tuple(replace(k, name=_name(k)) for k in loops.kernels))
+    named = tuple(k if k.name == _name(k) else replace(k, name=_name(k)) for k in loops.kernels)
+    return loops if all(a is b for a, b in zip(named, loops.kernels)) else replace(loops, kernels=named)
 
 
 def _name(kernel: Kernel) -> str:

@@ -11,14 +11,23 @@ PANEL = 32
 ALIGN_BYTES = 64
 
 
-def pack(array: NDArray[Any], layout: int) -> NDArray[Any]:
-    """ROW_MAJOR 0: as it is. PANEL32 1: an [n, k] matrix as ceil(n / 32) panels of [k][32], columns past n zero. PANEL32_T 2: a [k, n] one."""
+def pack(array: NDArray[Any], layout: int, groups: int = 0) -> NDArray[Any]:
+    """ROW_MAJOR 0: as it is. PANEL32 1: an [n, k] matrix as ceil(n / 32) panels of [k][32], columns past n zero. PANEL32_T 2: a [k, n] one.
+    CONV_PANEL32 3: [out, in / groups, *taps], each group the panels of its [out / groups, (*taps, in / groups)]. CONV_DEPTHWISE 4: [taps][out]."""
     if layout == 0:
         return np.ascontiguousarray(array)
-    matrix = array if layout == 1 else array.T
+    if layout == 4:
+        return np.ascontiguousarray(array.reshape(array.shape[0], -1).T)
+    if layout == 3:
+        taps_first = np.moveaxis(array, 1, -1).reshape(groups, array.shape[0] // groups, -1)
+        return np.concatenate([_panels(group) for group in taps_first])
+    return _panels(array if layout == 1 else array.T)
+
+
+def _panels(matrix: NDArray[Any]) -> NDArray[Any]:
     n, k = matrix.shape
     panels = -(-n // PANEL)
-    padded = np.zeros((panels * PANEL, k), array.dtype)
+    padded = np.zeros((panels * PANEL, k), matrix.dtype)
     padded[:n] = matrix
     return np.ascontiguousarray(padded.reshape(panels, PANEL, k).transpose(0, 2, 1))
 

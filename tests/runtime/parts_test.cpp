@@ -92,29 +92,52 @@ TEST(pool_stops_and_starts_again) {
   pool.stop();
 }
 
+TEST(convolution_weights_go_there_and_back) {
+  struct Case {
+    std::int64_t out_c, in_c_per_group;
+    std::int32_t groups, layout;
+  };
+  for (const Case c : {Case{40, 3, 1, SEALIFT_CONV_PANEL32}, Case{80, 2, 2, SEALIFT_CONV_PANEL32}, Case{33, 1, 33, SEALIFT_CONV_DEPTHWISE}}) {
+    const std::int64_t shape[] = {c.out_c, c.in_c_per_group, 3, 2}, taps = 6, rows = taps * c.in_c_per_group;
+    const sealift_constant_spec constant{"w", "w", SEALIFT_FLOAT32, 4, shape, 0};
+    const sealift_weight_spec weight{0, c.layout, 0, 0, c.groups};
+    std::vector<float> plain(static_cast<std::size_t>(c.out_c * rows)), back(plain.size()), stored(static_cast<std::size_t>(stored_bytes(constant, weight)) / 4);
+    std::iota(plain.begin(), plain.end(), 1.0f);
+    pack(constant, weight, plain.data(), stored.data());
+    unpack(constant, weight, stored.data(), back.data());
+    CHECK(back == plain);
+    const std::int64_t out = c.out_c - 1, channel = c.in_c_per_group - 1, tap = 4, per_group = c.out_c / c.groups, column = out % per_group;
+    const std::int64_t panels_per_group = (per_group + 31) / 32, row = tap * c.in_c_per_group + channel;
+    const std::int64_t at = c.layout == SEALIFT_CONV_DEPTHWISE ? tap * c.out_c + out
+                                                                : (((out / per_group) * panels_per_group + column / 32) * rows + row) * 32 + column % 32;
+    CHECK(stored[static_cast<std::size_t>(at)] == plain[static_cast<std::size_t>((out * c.in_c_per_group + channel) * taps + tap)]);
+  }
+}
+
 TEST(packing_goes_there_and_back) {
+  const sealift_weight_spec PLAIN{0, SEALIFT_ROW_MAJOR, 0, 0, 0}, PANELS{0, SEALIFT_PANEL32, 0, 0, 0}, TURNED{0, SEALIFT_PANEL32_T, 0, 0, 0};
   for (const std::int64_t n : {1, 31, 32, 33, 70}) {
     for (const std::int32_t dtype : {SEALIFT_FLOAT32, SEALIFT_BFLOAT16, SEALIFT_INT8, SEALIFT_FLOAT64}) {
       const std::int64_t shape[] = {n, 3, 2};
       const sealift_constant_spec constant{"w", "w", dtype, 3, shape, 0};
       const std::size_t element = static_cast<std::size_t>(DTYPES[dtype].bytes), plain_bytes = static_cast<std::size_t>(row_major_bytes(constant));
-      std::vector<unsigned char> plain(plain_bytes), back(plain_bytes), stored(static_cast<std::size_t>(stored_bytes(constant, SEALIFT_PANEL32)), 0xff);
+      std::vector<unsigned char> plain(plain_bytes), back(plain_bytes), stored(static_cast<std::size_t>(stored_bytes(constant, PANELS)), 0xff);
       std::iota(plain.begin(), plain.end(), static_cast<unsigned char>(1));
       CHECK_EQUAL(stored.size(), static_cast<std::size_t>((n + 31) / 32 * 32 * 6) * element);
-      pack(constant, SEALIFT_PANEL32, plain.data(), stored.data());
-      unpack(constant, SEALIFT_PANEL32, stored.data(), back.data());
+      pack(constant, PANELS, plain.data(), stored.data());
+      unpack(constant, PANELS, stored.data(), back.data());
       CHECK(back == plain);
       const std::size_t row = static_cast<std::size_t>(n - 1), k = 5;
       CHECK(std::memcmp(&stored[((row / 32 * 6 + k) * 32 + row % 32) * element], &plain[(row * 6 + k) * element], element) == 0);
       if (n % 32 != 0) {
         for (std::size_t byte = 0; byte < element; ++byte) CHECK_EQUAL(stored[stored.size() - 1 - byte] + 0, 0);
       }
-      unpack(constant, SEALIFT_ROW_MAJOR, plain.data(), back.data());
+      unpack(constant, PLAIN, plain.data(), back.data());
       CHECK(back == plain);
-      std::vector<unsigned char> turned(static_cast<std::size_t>(stored_bytes(constant, SEALIFT_PANEL32_T)), 0xff);
+      std::vector<unsigned char> turned(static_cast<std::size_t>(stored_bytes(constant, TURNED)), 0xff);
       CHECK_EQUAL(turned.size(), static_cast<std::size_t>(32 * n) * element);  // six columns of n: one panel
-      pack(constant, SEALIFT_PANEL32_T, plain.data(), turned.data());
-      unpack(constant, SEALIFT_PANEL32_T, turned.data(), back.data());
+      pack(constant, TURNED, plain.data(), turned.data());
+      unpack(constant, TURNED, turned.data(), back.data());
       CHECK(back == plain);
       CHECK(std::memcmp(&turned[(row * 32 + k) * element], &plain[(row * 6 + k) * element], element) == 0);
     }

@@ -14,7 +14,7 @@ from sealift.ir.loop.expr import Buffer
 from sealift.ir.loop.operands import Strided, accepts, collapsed_stride, strided
 from sealift.ir.loop.types import Call, Operand
 
-ROW_MAJOR, PANEL32, PANEL32_T = 0, 1, 2  # contracts/sealift_model.h: sealift_layout
+ROW_MAJOR, PANEL32, PANEL32_T, CONV_PANEL32, CONV_DEPTHWISE = 0, 1, 2, 3, 4  # contracts/sealift_model.h: sealift_layout
 
 _ACTIVATIONS = {
     "relu": "kActivationRelu", "gelu": "kActivationGeluErf", "gelu_tanh": "kActivationGeluTanh", "silu": "kActivationSilu",
@@ -41,6 +41,8 @@ def emit_call(call: Call, context: CallContext, lines: Lines, epilogue: str = ""
             return _emit_gemm(call, context, lines, epilogue)
         case "attention":
             return _emit_attention(call, context, lines)
+        case "conv":
+            return _emit_conv(call, context, lines)
     raise InternalError(f"the C++ backend has no kernel family {call.family!r}")
 
 
@@ -218,3 +220,58 @@ def _emit_attention(call: Call, context: CallContext, lines: Lines) -> str:
 def _strides(target: str, view: Strided, text: Callable[[Dim], str], lines: Lines) -> None:
     values = ", ".join(text(s) for s in view.strides)
     lines.add(f"set_strides({target}, {values});")
+
+
+def _emit_conv(call: Call, context: CallContext, lines: Lines) -> str:
+    """The struct is filled in twice: here with its pointers, and as far as sizes go for the scratch that it needs."""
+    x, out = _required(call, "x"), _output_view(call.outs[0])
+    w = call.operand("w")
+    assert w is not None
+    groups = int(call.attr("groups"))
+    taps = (*((dim(1),) * (4 - len(w.shape))), *w.shape[2:])
+    is_depthwise = w.shape[1] == ONE and x.shape[1] == dim(groups) and groups > 1
+    layout, kind = (CONV_DEPTHWISE, "kConvDepthwise") if is_depthwise else (CONV_PANEL32, "kConvPanel32")
+    view = strided(w)
+    if w.load.buffer.kind != "weight" or view is None or view.offset.terms or view.shape != w.load.buffer.shape or w.load.buffer.order is not None:
+        raise InternalError(f"conv: the weights {w.load.buffer} are no whole constant")
+
+    def text(d: Dim) -> str:
+        return size_text(d, context.names)
+
+    def channels_last(view: Strided) -> str:
+        return ", ".join(text(view.strides[d]) for d in (0, 2, 3, 1))
+
+    (sh, sw), (ph, pw), (dh, dw) = call.attr("stride"), call.attr("padding"), call.attr("dilation")
+    n, c, h, wide = x.shape
+    sizes = [
+        f"set_strides(conv.x_strides, {channels_last(x)});",
+        f"conv.w_layout = {kind}, conv.groups = {groups};",
+        f"conv.batch = {text(n)}, conv.in_c = {text(c)}, conv.in_h = {text(h)}, conv.in_w = {text(wide)};",
+        f"conv.out_c = {text(out.shape[1])}, conv.out_h = {text(out.shape[2])}, conv.out_w = {text(out.shape[3])};",
+        f"conv.kernel_h = {text(taps[0])}, conv.kernel_w = {text(taps[1])}, conv.stride_h = {sh}, conv.stride_w = {sw};",
+        f"conv.pad_h = {ph}, conv.pad_w = {pw}, conv.dilation_h = {dh}, conv.dilation_w = {dw};",
+    ]
+    lines.add("ConvF32 conv;")
+    for line in sizes:
+        lines.add(line)
+
+    def address(role: str, view: Strided) -> str:
+        operand = call.operand(role)
+        assert operand is not None
+        return _at(context.pointer(operand.load.buffer, ROW_MAJOR), view.offset, context)
+
+    lines.add(f"conv.x = {address('x', x)};")
+    lines.add(f"conv.w = {context.pointer(w.load.buffer, layout)};")
+    if call.operand("bias") is not None:
+        lines.add(f"conv.bias = {address('bias', _required(call, 'bias'))};")
+    if call.operand("residual") is not None:
+        residual = _required(call, "residual")
+        lines.add(f"conv.residual = {address('residual', residual)};")
+        lines.add(f"set_strides(conv.residual_strides, {channels_last(residual)});")
+    for attr in ("activation", "post_activation"):
+        if (name := call.attr(attr, "none")) != "none":
+            lines.add(f"conv.{attr} = {_ACTIVATIONS[name]};")
+    lines.add(f"conv.out = {context.pointer(call.outs[0], ROW_MAJOR)};")
+    lines.add(f"set_strides(conv.out_strides, {channels_last(out)});")
+    lines.add("conv_f32(frame, conv);")
+    return f"[&] {{ ConvF32 conv; {' '.join(sizes)} return conv_f32_scratch_bytes(conv); }}()"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from sealift.backends.cpp.family_calls import ROW_MAJOR, CallContext, emit_call
+from sealift.backends.cpp.family_calls import CONV_DEPTHWISE, CONV_PANEL32, ROW_MAJOR, CallContext, emit_call
 from sealift.backends.cpp.spelling import LANE, STORAGE, identifier, size_text, unique_identifiers
 from sealift.backends.cpp.stage import Lines, StageContext, emit_split_map, emit_stage
 from sealift.ir.dim import ONE, Dim, Sym
@@ -30,6 +30,7 @@ class WeightUse:
 
     buffer: str
     layout: int
+    groups: int = 0  # of a convolution's layouts
 
 
 @dataclass
@@ -76,13 +77,13 @@ class _KernelEmitter:
 
     # ---- where buffers are ----
 
-    def weight(self, b: Buffer, layout: int) -> int:
-        use = WeightUse(b.name, layout)
+    def weight(self, b: Buffer, layout: int, groups: int) -> int:
+        use = WeightUse(b.name, layout, groups)
         if use not in self.source.weights:
             self.source.weights.append(use)
         return self.source.weights.index(use)
 
-    def place(self, b: Buffer, layout: int = ROW_MAJOR) -> str:
+    def place(self, b: Buffer, layout: int = ROW_MAJOR, groups: int = 0) -> str:
         """The address of a buffer as a void pointer, from the frame."""
         match b.kind:
             case "input":
@@ -90,7 +91,7 @@ class _KernelEmitter:
             case "output":
                 return f"frame->outputs[{self.outputs[b.name]}]"
             case "weight":
-                return f"frame->weights[{self.weight(b, layout)}]"
+                return f"frame->weights[{self.weight(b, layout, groups)}]"
             case "state":
                 return f"frame->states[{self.states[b.name]}]"
         offset = self.slots[b.name]
@@ -107,7 +108,8 @@ class _KernelEmitter:
         def pointer(b: Buffer, layout: int) -> str:
             kind = STORAGE[b.dtype] if layout == ROW_MAJOR else "float"
             writable = b in outputs_of(call)
-            return f"static_cast<{'' if writable else 'const '}{kind} *>({self._void(b, layout, writable)})"
+            groups = int(call.attr("groups", 0)) if layout in (CONV_PANEL32, CONV_DEPTHWISE) else 0
+            return f"static_cast<{'' if writable else 'const '}{kind} *>({self._void(b, layout, writable, groups)})"
 
         epilogue = ""
         if len(kernel.stages) > 1:
@@ -119,8 +121,8 @@ class _KernelEmitter:
         self.source.scratch.append(emit_call(call, CallContext(pointer, self.names), steps, epilogue))
         steps.close(");")
 
-    def _void(self, b: Buffer, layout: int, writable: bool) -> str:
-        place = self.place(b, layout)
+    def _void(self, b: Buffer, layout: int, writable: bool, groups: int = 0) -> str:
+        place = self.place(b, layout, groups)
         return f"static_cast<{'' if writable else 'const '}void *>({place})" if place.startswith("frame->arena") else place
 
     # ---- loops ----

@@ -25,6 +25,7 @@ class StoredWeight:
     layout: int
     offset_bytes: int
     size_bytes: int
+    groups: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def _run_unit(name: str, loops: Loops, kernels: KernelSource) -> str:
     sizes = "\n".join(used)
     return (
         f"// {name}, one run: every kernel in order.\n"
-        '#include "kernels.h"\n#include "kernels/attention/attention.h"\n#include "kernels/gemm/gemm.h"\n\n'
+        '#include "kernels.h"\n#include "kernels/attention/attention.h"\n#include "kernels/conv/conv.h"\n#include "kernels/gemm/gemm.h"\n\n'
         "namespace SEALIFT_NS {\nnamespace {\n\n"
         "__attribute__((noinline, cold)) int32_t failed(sealift_frame *frame, int32_t kernel) {\n  frame->error_kernel = kernel;\n  return -1;\n}\n\n"
         f"}}  // namespace\n\nint32_t run_{identifier(name)}(sealift_frame *frame) {{\n{sizes}\n{steps}\n  return 0;\n}}\n\n"
@@ -152,7 +153,7 @@ def _model_unit(
         name, fqn, dtype = _c_string(internal[state.value.name]), _c_string(state.fqn), state.value.type.dtype.number
         constants.append(f"{{{name}, {fqn}, {dtype}, {len(shape)}, state{i}_shape, 1}}")
         states.append(f"{{{name}, {fqn}, {dtype}, {len(shape)}, state{i}_shape, {len(weights) - len(graph.states) + i}}}")
-    weight_specs = [f"{{{w.constant}, {w.layout}, {w.offset_bytes}, {w.size_bytes}}}" for w in weights]
+    weight_specs = [f"{{{w.constant}, {w.layout}, {w.offset_bytes}, {w.size_bytes}, {w.groups}}}" for w in weights]
     kernel_specs = [
         f"{{{i}, {_c_string(f'k{i}_{k.name}')}, {_c_string(', '.join(k.ops))}, {_c_string(str(k.loc))}}}" for i, k in enumerate(loops.kernels)
     ]
@@ -195,6 +196,7 @@ def _model_unit(
     return f"""// {graph.name}: what the library says about itself.
 #include "sealift_model.h"
 #include "kernels/attention/attention.h"
+#include "kernels/conv/conv.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/loops/loops.h"
 
