@@ -6,6 +6,7 @@ Cold rows go through 20 weight matrices in turn: what a model does, and what a h
 
     python benchmarks/gemm_table.py [--rounds 7] [--threads 1,2] [--only 128,768] [--json]
 """
+
 import argparse
 import ctypes
 import json
@@ -21,13 +22,36 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ACTIVATIONS = {"": 0, "relu": 1, "gelu": 2}
 SHAPES = [  # M, K, N, activation
-    (1, 768, 768, ""), (1, 768, 3072, "gelu"), (4, 768, 768, ""), (8, 10, 16, "relu"), (32, 512, 512, "relu"), (32, 768, 3072, ""), (128, 768, 768, ""),
-    (128, 768, 3072, "gelu"), (128, 768, 3072, ""), (128, 3072, 768, ""), (512, 768, 3072, "gelu"), (1024, 1024, 1024, "relu"), (197, 768, 2304, ""),
-    (3136, 64, 256, "relu"), (196, 1024, 256, "relu"), (128, 384, 384, ""), (128, 384, 1536, "gelu"),
+    (1, 768, 768, ""),
+    (1, 768, 3072, "gelu"),
+    (4, 768, 768, ""),
+    (8, 10, 16, "relu"),
+    (32, 512, 512, "relu"),
+    (32, 768, 3072, ""),
+    (128, 768, 768, ""),
+    (128, 768, 3072, "gelu"),
+    (128, 768, 3072, ""),
+    (128, 3072, 768, ""),
+    (512, 768, 3072, "gelu"),
+    (1024, 1024, 1024, "relu"),
+    (197, 768, 2304, ""),
+    (3136, 64, 256, "relu"),
+    (196, 1024, 256, "relu"),
+    (128, 384, 384, ""),
+    (128, 384, 1536, "gelu"),
 ]
 ATTENTION = [  # batch, heads, queries, keys, dim, kind
-    (1, 12, 128, 128, 32, ""), (1, 12, 128, 128, 64, ""), (1, 12, 128, 128, 64, "mask"), (1, 12, 197, 197, 64, ""), (1, 12, 512, 512, 32, ""),
-    (1, 12, 512, 512, 64, ""), (1, 12, 512, 512, 64, "causal"), (1, 12, 1024, 1024, 64, ""), (1, 12, 128, 128, 128, ""), (8, 12, 16, 16, 32, ""), (1, 12, 1, 512, 64, ""),
+    (1, 12, 128, 128, 32, ""),
+    (1, 12, 128, 128, 64, ""),
+    (1, 12, 128, 128, 64, "mask"),
+    (1, 12, 197, 197, 64, ""),
+    (1, 12, 512, 512, 32, ""),
+    (1, 12, 512, 512, 64, ""),
+    (1, 12, 512, 512, 64, "causal"),
+    (1, 12, 1024, 1024, 64, ""),
+    (1, 12, 128, 128, 128, ""),
+    (8, 12, 16, 16, 32, ""),
+    (1, 12, 1, 512, 64, ""),
 ]
 ISA_FLAGS = [["-march=x86-64"], ["-march=x86-64-v3"], ["-march=x86-64-v4", "-mprefer-vector-width=512"]]
 
@@ -39,7 +63,7 @@ def best_isa() -> int:
 
 def build(isa: int, folder: str) -> ctypes.CDLL:
     library = f"{folder}/kernel_bench_{isa}.so"
-    flags = "-std=c++17 -O3 -fPIC -shared -fno-exceptions -fno-rtti -fno-math-errno -ffp-contract=off".split()
+    flags = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-ffp-contract=off"]
     sources = [ROOT / "benchmarks/kernel_bench.cpp", ROOT / "kernels/gemm/gemm_f32.cpp", ROOT / "kernels/attention/attention_f32.cpp"]
     sources = [str(s) for s in sources if s.exists()]
     subprocess.run(["g++", *flags, *ISA_FLAGS[isa], f"-DSEALIFT_TARGET_ISA={isa}", *sources, "-o", library, "-lpthread", "-lm"], check=True)
@@ -83,13 +107,15 @@ def measure(lib: ctypes.CDLL, m: int, k: int, n: int, activation: str, threads: 
     clock = time.process_time if threads == 1 else time.perf_counter  # as kernel_bench.cpp
 
     def ours() -> float:
-        return lib.bench_gemm(host, m, n, k, x.data_ptr(), pointers, count, 0, bias.data_ptr(), ACTIVATIONS[activation], out.data_ptr(), repeats) / (repeats * count)
+        return lib.bench_gemm(host, m, n, k, x.data_ptr(), pointers, count, 0, bias.data_ptr(), ACTIVATIONS[activation], out.data_ptr(), repeats) / (
+            repeats * count
+        )
 
     def theirs() -> float:
         t0 = clock()
         for _ in range(repeats):
             for w in weights:
-                y = act(torch.nn.functional.linear(x, w, bias))
+                act(torch.nn.functional.linear(x, w, bias))
         return (clock() - t0) / (repeats * count)
 
     with torch.inference_mode():
@@ -99,8 +125,19 @@ def measure(lib: ctypes.CDLL, m: int, k: int, n: int, activation: str, threads: 
         pairs = [(ours(), theirs()) for _ in range(rounds)]
     lib.bench_host_free(host)
     a, b = statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
-    return {"m": m, "k": k, "n": n, "activation": activation, "threads": threads, "cold": cold, "ours_us": a * 1e6, "torch_us": b * 1e6,
-            "ours_gflops": 2e-9 * m * n * k / a, "ratio": statistics.median(p[1] / p[0] for p in pairs), "max_error": error}
+    return {
+        "m": m,
+        "k": k,
+        "n": n,
+        "activation": activation,
+        "threads": threads,
+        "cold": cold,
+        "ours_us": a * 1e6,
+        "torch_us": b * 1e6,
+        "ours_gflops": 2e-9 * m * n * k / a,
+        "ratio": statistics.median(p[1] / p[0] for p in pairs),
+        "max_error": error,
+    }
 
 
 def measure_attention(lib: ctypes.CDLL, batch: int, heads: int, queries: int, keys: int, dim: int, kind: str, threads: int, rounds: int) -> dict:
@@ -116,8 +153,25 @@ def measure_attention(lib: ctypes.CDLL, batch: int, heads: int, queries: int, ke
     qt, kt, vt = (x.transpose(1, 2) for x in (q, k, v))
 
     def ours() -> float:
-        return lib.bench_attention(host, batch, heads, queries, keys, dim, q.data_ptr(), k.data_ptr(), v.data_ptr(), int(kind == "causal"),
-                                   mask.data_ptr() if mask is not None else None, dim**-0.5, out.data_ptr(), repeats) / repeats
+        return (
+            lib.bench_attention(
+                host,
+                batch,
+                heads,
+                queries,
+                keys,
+                dim,
+                q.data_ptr(),
+                k.data_ptr(),
+                v.data_ptr(),
+                int(kind == "causal"),
+                mask.data_ptr() if mask is not None else None,
+                dim**-0.5,
+                out.data_ptr(),
+                repeats,
+            )
+            / repeats
+        )
 
     def theirs() -> float:
         t0 = clock()
@@ -127,14 +181,27 @@ def measure_attention(lib: ctypes.CDLL, batch: int, heads: int, queries: int, ke
 
     with torch.inference_mode():
         ours(), theirs()
-        want = torch.nn.functional.scaled_dot_product_attention(qt.double(), kt.double(), vt.double(), attn_mask=mask.double() if mask is not None else None,
-                                                                is_causal=kind == "causal").transpose(1, 2)
+        want = torch.nn.functional.scaled_dot_product_attention(
+            qt.double(), kt.double(), vt.double(), attn_mask=mask.double() if mask is not None else None, is_causal=kind == "causal"
+        ).transpose(1, 2)
         error = float((out.double() - want).abs().max())
         pairs = [(ours(), theirs()) for _ in range(rounds)]
     lib.bench_host_free(host)
     a, b = statistics.median(p[0] for p in pairs), statistics.median(p[1] for p in pairs)
-    return {"batch": batch, "heads": heads, "queries": queries, "keys": keys, "dim": dim, "kind": kind, "threads": threads, "ours_us": a * 1e6,
-            "torch_us": b * 1e6, "ours_gflops": flops * 1e-9 / a, "ratio": statistics.median(p[1] / p[0] for p in pairs), "max_error": error}
+    return {
+        "batch": batch,
+        "heads": heads,
+        "queries": queries,
+        "keys": keys,
+        "dim": dim,
+        "kind": kind,
+        "threads": threads,
+        "ours_us": a * 1e6,
+        "torch_us": b * 1e6,
+        "ours_gflops": flops * 1e-9 / a,
+        "ratio": statistics.median(p[1] / p[0] for p in pairs),
+        "max_error": error,
+    }
 
 
 def main() -> int:
@@ -154,8 +221,11 @@ def main() -> int:
                 row = measure_attention(lib, *shape, threads, args.rounds)
                 rows.append(row)
                 if not args.json:
-                    print(f"b,h,s,t,d {str(shape):>38} T={threads} {row['ours_us']:9.2f} us  torch {row['torch_us']:9.2f} us  {row['ours_gflops']:6.1f} GF/s  "
-                          f"ratio {row['ratio']:5.2f}  max error {row['max_error']:.1e}", flush=True)
+                    print(
+                        f"b,h,s,t,d {shape!s:>38} T={threads} {row['ours_us']:9.2f} us  torch {row['torch_us']:9.2f} us  {row['ours_gflops']:6.1f} GF/s  "
+                        f"ratio {row['ratio']:5.2f}  max error {row['max_error']:.1e}",
+                        flush=True,
+                    )
         if not args.json and not args.attention:
             print(f"{'M,K,N':>15} {'act':>5} {'T':>2} {'':>5} {'ours us':>9} {'torch us':>9} {'GF/s':>6} {'ratio':>6}  max error")
         for m, k, n, activation in [] if args.attention else SHAPES:
@@ -168,8 +238,11 @@ def main() -> int:
                     row = measure(lib, m, k, n, activation, threads, cold, args.rounds)
                     rows.append(row)
                     if not args.json:
-                        print(f"{f'{m},{k},{n}':>15} {activation:>5} {threads:>2} {'cold' if cold else 'hot':>5} {row['ours_us']:9.2f} {row['torch_us']:9.2f} "
-                              f"{row['ours_gflops']:6.1f} {row['ratio']:6.2f}  {row['max_error']:.1e}", flush=True)
+                        print(
+                            f"{f'{m},{k},{n}':>15} {activation:>5} {threads:>2} {'cold' if cold else 'hot':>5} {row['ours_us']:9.2f} {row['torch_us']:9.2f} "
+                            f"{row['ours_gflops']:6.1f} {row['ratio']:6.2f}  {row['max_error']:.1e}",
+                            flush=True,
+                        )
     if args.json:
         json.dump(rows, sys.stdout, indent=1)
     return 0

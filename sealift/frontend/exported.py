@@ -149,7 +149,12 @@ def _has_mutation(ep: ExportedProgram) -> bool:
 
 
 def _is_size_arithmetic(node: fx.Node) -> bool:
-    return not isinstance(node.target, torch._ops.OpOverload) and getattr(node.target, "__module__", "") in ("_operator", "operator", "math", "builtins")
+    return not isinstance(node.target, torch._ops.OpOverload) and getattr(node.target, "__module__", "") in (
+        "_operator",
+        "operator",
+        "math",
+        "builtins",
+    )
 
 
 def _missing(ep: ExportedProgram, ops: Mapping[str, OpDef]) -> set[Any]:

@@ -8,8 +8,8 @@ import torch
 
 from sealift.ir.graph.types import OpDef
 from sealift.ir.loop.expr import Buffer
-from sealift.ir.loop.types import Kernel, Loops
 from sealift.ir.loop.rewrite import replace_buffers
+from sealift.ir.loop.types import Kernel, Loops
 from sealift.ops import OPS
 from tests.ops.own_samples import UNSPECIFIED
 from tests.ops.runner import TORCH_DTYPE, Lowered, assert_same, lower_row, run_eager
