@@ -9,7 +9,7 @@ namespace SEALIFT_NS {
 namespace {
 
 constexpr int64_t kForkWork = 1 << 16;    // multiply-adds below which a fork costs more than it saves
-constexpr int64_t kChannelBlock = 128;    // channels whose weights stay in L1 while a row of out passes
+constexpr int64_t kChannelBlock = 256;    // channels whose weights stay in L1 while a row of out passes
 constexpr int kMaxPositions = 8;
 
 // A few positions of one row of out, times channels [0, count): whole vectors.
@@ -23,57 +23,75 @@ struct DepthwiseTile {
   int64_t ldc, count;
   const float *bias, *residual;
   int64_t ldr;
+  int64_t fetch_rows;      // rows of x below, to be fetched for the next line
   bool relu, post_relu;
 };
 
-template <int kTaps, int kStride, int kPositions>
+template <int kTaps, int kStride, int kPositions, bool kEdge>
 void depthwise_tile(const DepthwiseTile &t) {
   constexpr int kColumns = (kPositions - 1) * kStride + kTaps;
+  const int64_t column_step = t.column, row_step = t.row - kColumns * t.column, w_step = t.w_stride;
+  const uint64_t columns = t.columns;
   for (int64_t j = 0; j < t.count; j += kWidth) {
     Lanes sum[kPositions];
 #pragma GCC unroll 8
     for (int i = 0; i < kPositions; i++) sum[i] = Lanes{};
     const float *x = t.x + j, *w = t.w + j;
-    for (int64_t kh = 0; kh < t.rows; kh++, x += t.row, w += kTaps * t.w_stride) {
+    for (int64_t kh = t.rows; kh > 0; kh--) {
       Lanes wv[kTaps];
 #pragma GCC unroll 8
-      for (int kw = 0; kw < kTaps; kw++) wv[kw] = load_lanes(w + kw * t.w_stride);
+      for (int kw = 0; kw < kTaps; kw++, w += w_step) wv[kw] = load_lanes(w);
 #pragma GCC unroll 32
       for (int column = 0; column < kColumns; column++) {
-        if (!(t.columns >> column & 1)) continue; // the same way each time: cheaper than a kernel without the question
-        const Lanes xv = load_lanes(x + column * t.column);
+        if (!kEdge || columns >> column & 1) {
+          const Lanes xv = load_lanes(x);
 #pragma GCC unroll 8
-        for (int i = 0; i < kPositions; i++) {
-          const int kw = column - i * kStride;
-          if (kw >= 0 && kw < kTaps) sum[i] = multiply_add(xv, wv[kw], sum[i]);
+          for (int i = 0; i < kPositions; i++) {
+            const int kw = column - i * kStride;
+            if (kw >= 0 && kw < kTaps) sum[i] = multiply_add(xv, wv[kw], sum[i]);
+          }
+        }
+        x += column_step;
+        asm("" : "+r"(x)); // one addition a column, not a product of the stride for each
+      }
+      x += row_step;
+    }
+    if (t.fetch_rows > 0 && j % 16 == 0) { // the rows that the line below needs besides
+      for (int64_t r = t.fetch_rows; r > 0; r--, x += row_step) {
+#pragma GCC unroll 32
+        for (int column = 0; column < kColumns; column++, x += column_step) {
+          if (column >= kColumns - kPositions * kStride) __builtin_prefetch(x, 0, 2);
+          asm("" : "+r"(x));
         }
       }
     }
     const Lanes bias = t.bias ? load_lanes(t.bias + j) : Lanes{};
+    float *out = t.out + j;
 #pragma GCC unroll 8
     for (int i = 0; i < kPositions; i++) {
       Lanes y = t.bias ? sum[i] + bias : sum[i];
       if (t.relu) y = relu(y);
       if (t.residual) y += load_lanes(t.residual + i * t.ldr + j);
       if (t.post_relu) y = relu(y);
-      store_lanes(t.out + i * t.ldc + j, y);
+      store_lanes(out, y);
+      out += t.ldc;
     }
   }
 }
 
 using DepthwiseKernel = void (*)(const DepthwiseTile &);
 
-#define SEALIFT_DEPTHWISE_ROW(taps, stride)                                                                                                      \
-  {depthwise_tile<taps, stride, 1>, depthwise_tile<taps, stride, 2>, depthwise_tile<taps, stride, 3>, depthwise_tile<taps, stride, 4>,          \
-   depthwise_tile<taps, stride, 5>, depthwise_tile<taps, stride, 6>, depthwise_tile<taps, stride, 7>, depthwise_tile<taps, stride, 8>}
-const DepthwiseKernel kDepthwiseKernels[3][2][kMaxPositions] = { // 3, 5, 7 taps a row; stride 1, 2; positions
-    {SEALIFT_DEPTHWISE_ROW(3, 1), SEALIFT_DEPTHWISE_ROW(3, 2)},
-    {SEALIFT_DEPTHWISE_ROW(5, 1), SEALIFT_DEPTHWISE_ROW(5, 2)},
-    {SEALIFT_DEPTHWISE_ROW(7, 1), SEALIFT_DEPTHWISE_ROW(7, 2)}};
+// Rows of out are cut into tiles of the most positions and a shorter last one, so one kernel serves all that lie inside x.
+#define SEALIFT_DEPTHWISE_ROW(taps, stride, most)                                                                                                     \
+  {depthwise_tile<taps, stride, most, false>, depthwise_tile<taps, stride, 1, true>, depthwise_tile<taps, stride, 2, true>,                          \
+   depthwise_tile<taps, stride, 3, true>, depthwise_tile<taps, stride, 4, true>, depthwise_tile<taps, stride, 5, true>,                              \
+   depthwise_tile<taps, stride, 6, true>, most > 6 ? depthwise_tile<taps, stride, 7, true> : nullptr, most > 6 ? depthwise_tile<taps, stride, 8, true> : nullptr}
+constexpr int kMost7 = kWidth == 16 ? 8 : 6; // accumulators, a row's weights and one input fill the registers
+const DepthwiseKernel kDepthwiseKernels[3][2][1 + kMaxPositions] = { // 3, 5, 7 taps a row; stride 1, 2; the one inside, then by positions
+    {SEALIFT_DEPTHWISE_ROW(3, 1, 8), SEALIFT_DEPTHWISE_ROW(3, 2, 8)},
+    {SEALIFT_DEPTHWISE_ROW(5, 1, 8), SEALIFT_DEPTHWISE_ROW(5, 2, 8)},
+    {SEALIFT_DEPTHWISE_ROW(7, 1, kMost7), SEALIFT_DEPTHWISE_ROW(7, 2, kMost7)}};
 #undef SEALIFT_DEPTHWISE_ROW
-
-// Accumulators, a row's weights and one input fill 16 registers.
-SEALIFT_INLINE int64_t positions_of(int64_t taps) { return taps == 7 && kWidth < 16 ? 6 : kMaxPositions; }
 
 struct Range {
   int64_t from, to; // taps whose position lies in [0, size)
@@ -127,29 +145,32 @@ void fast_line(const ConvF32 &c, int64_t n, int64_t h, int64_t c0, int64_t end) 
   if (c1 < end)
     for (int64_t w = 0; w < c.out_w; w++) any_position(c, n, h, w, c1, end);
   if (c0 == c1) return;
-  const int64_t most = positions_of(c.kernel_w), tiles = (c.out_w + most - 1) / most;
+  const int64_t most = c.kernel_w == 7 ? kMost7 : kMaxPositions;
   const int64_t y0 = h * c.stride_h - c.pad_h;
   const Range rows = taps_inside(y0, 1, c.kernel_h, c.in_h);
   const bool in_registers = finishes_in_registers(c);
   DepthwiseTile t;
   t.row = c.x_strides[1], t.column = c.x_strides[2];
   t.rows = rows.to - rows.from, t.w_stride = c.out_c;
+  const int64_t below = c.in_h - (y0 + c.kernel_h);
+  t.fetch_rows = below <= 0 ? 0 : below < c.stride_h ? below : c.stride_h;
   t.ldc = c.out_strides[2], t.count = c1 - c0, t.ldr = c.residual_strides[2];
   t.relu = in_registers && c.activation == kActivationRelu;
   t.post_relu = in_registers && c.post_activation == kActivationRelu;
   t.w = c.w + rows.from * c.kernel_w * c.out_c + c0;
   t.bias = in_registers && c.bias ? c.bias + c0 : nullptr;
   const float *image = c.x + n * c.x_strides[0] + c0;
-  for (int64_t tile = 0; tile < tiles; tile++) {
-    const int64_t w0 = c.out_w * tile / tiles, positions = c.out_w * (tile + 1) / tiles - w0;
+  for (int64_t w0 = 0, positions; w0 < c.out_w; w0 += positions) {
+    positions = c.out_w - w0 < most ? c.out_w - w0 : most;
     const int64_t x0 = w0 * c.stride_w - c.pad_w, columns = (positions - 1) * c.stride_w + c.kernel_w;
     const Range inside = taps_inside(x0, 1, columns, c.in_w);
+    const bool whole = inside.from == 0 && inside.to == columns && positions == most;
     t.columns = (uint64_t(1) << inside.to) - (uint64_t(1) << inside.from);
     t.x = image + (y0 + rows.from) * t.row + x0 * t.column;
     t.out = c.out + n * c.out_strides[0] + h * c.out_strides[1] + w0 * c.out_strides[2] + c0;
     const float *residual = c.residual ? c.residual + n * c.residual_strides[0] + h * c.residual_strides[1] + w0 * c.residual_strides[2] + c0 : nullptr;
     t.residual = in_registers ? residual : nullptr;
-    kDepthwiseKernels[c.kernel_w / 2 - 1][c.stride_w - 1][positions - 1](t);
+    kDepthwiseKernels[c.kernel_w / 2 - 1][c.stride_w - 1][whole ? 0 : positions](t);
     if (!in_registers)
       for (int64_t i = 0; i < positions; i++) finish_channels(c, t.out + i * t.ldc, t.count, c.bias ? c.bias + c0 : nullptr, residual ? residual + i * t.ldr : nullptr);
   }
@@ -176,8 +197,9 @@ void conv_depthwise_f32(sealift_frame *frame, const ConvF32 &c) {
   DepthwiseTask task;
   task.conv = c;
   task.lines = c.batch * c.out_h;
-  task.chunk_channels = kChannelBlock;
   task.chunks = (c.out_c + kChannelBlock - 1) / kChannelBlock;
+  task.chunk_channels = ((c.out_c + task.chunks - 1) / task.chunks + 15) / 16 * 16;
+  task.chunks = (c.out_c + task.chunk_channels - 1) / task.chunk_channels;
   task.fast = c.out_c == c.groups && c.x_strides[3] == 1 && c.out_strides[3] == 1 && (!c.residual || c.residual_strides[3] == 1) && c.dilation_h == 1 && c.dilation_w == 1 &&
               (c.kernel_w == 3 || c.kernel_w == 5 || c.kernel_w == 7) && (c.stride_w == 1 || c.stride_w == 2);
   const int64_t count = task.lines * task.chunks;

@@ -210,8 +210,7 @@ SEALIFT_INLINE Position position_of(const Plan &p, int64_t tile) {
   const int64_t row = tile / p.tiles, line = row / p.remainders;
   return {line / p.conv.out_h, line % p.conv.out_h, row % p.remainders, tile % p.tiles};
 }
-SEALIFT_INLINE void advance(const Plan &p, Position &at) {
-  if (++at.tile < p.tiles) return;
+SEALIFT_INLINE void next_row(const Plan &p, Position &at) {
   at.tile = 0;
   if (++at.remainder < p.remainders) return;
   at.remainder = 0;
@@ -238,9 +237,12 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
     if (c.residual) after |= kAddResidual;
     if (c.post_activation == kActivationRelu) after |= kPostRelu;
   }
+  const bool needs_finish = b.last && !p.in_registers;
+  const int64_t row_tiles = p.tiles, step_w = p.transposed ? 1 : c.stride_w;
   TileCall call;
   ConvTile &t = call.t;
-  t.lda = (p.transposed ? 1 : c.stride_w) * view.column;
+  t.tiles = 1;
+  t.lda = step_w * view.column;
   t.prefetch = next ? next : reinterpret_cast<const char *>(b.b);
   t.prefetch_step_bytes = next ? kPanel * 4 * kPrefetchEvery / paced : 0;
   int64_t done = 0;
@@ -248,51 +250,70 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
     const int64_t column = first_column + strip * kTileColumns, channel = group * p.out_channels + column;
     const int64_t left = p.out_channels - column < kTileColumns ? p.out_channels - column : kTileColumns;
     const bool whole = near && (left == kTileColumns || left == kWidth);
+    const float *const bias = c.bias ? c.bias + channel : nullptr;
+    alignas(64) float own[kTileRows * kTileColumns];
     call.vectors = left > kWidth ? 2 : 1;
     t.b = b.b + strip * kTileColumns;
+    t.bias = bias;
     Position at = position_of(p, tile0);
-    for (int64_t tile = tile0; tile < tile1; tile++, advance(p, at)) {
-      const Split row = p.transposed ? Split((c.out_w - at.remainder + p.remainders - 1) / p.remainders, p.tiles) : whole_row;
-      const int64_t j0 = row.start(at.tile);
-      call.count = row.start(at.tile + 1) - j0;
-      if (call.count <= 0) continue;
-      if (done++ == paced) t.prefetch_step_bytes = 0;
-      const int64_t w = at.remainder + j0 * p.remainders;
-      float *out = c.out + at.n * c.out_strides[0] + at.h * c.out_strides[1] + w * c.out_strides[2] + channel * c.out_strides[3];
-      const float *residual = c.residual ? c.residual + at.n * c.residual_strides[0] + at.h * c.residual_strides[1] + w * c.residual_strides[2] + channel * c.residual_strides[3] : nullptr;
-      const float *bias = c.bias ? c.bias + channel : nullptr;
+    for (int64_t tile = tile0; tile < tile1; next_row(p, at)) {
+      const Split row = p.transposed ? Split((c.out_w - at.remainder + p.remainders - 1) / p.remainders, row_tiles) : whole_row;
+      const int64_t end = tile1 - tile < row_tiles - at.tile ? at.tile + (tile1 - tile) : row_tiles;
+      float *const out_row = c.out + at.n * c.out_strides[0] + at.h * c.out_strides[1] + at.remainder * c.out_strides[2] + channel * c.out_strides[3];
+      const float *const residual_row =
+          c.residual ? c.residual + at.n * c.residual_strides[0] + at.h * c.residual_strides[1] + at.remainder * c.residual_strides[2] + channel * c.residual_strides[3] : nullptr;
       View v = view;
       if (!p.bands) v.x += at.n * c.x_strides[0];
-      t.a = v.x + group * p.in_channels;
-      alignas(64) float own[kTileRows * kTileColumns];
-      if (whole) {
-        t.c = out, t.ldc = ldc;
-        t.bias = bias, t.residual = residual, t.ldr = ldr;
-        call.after = after;
-      } else {
-        t.c = own, t.ldc = kTileColumns;
-        call.after = 0;
-        if (!b.first)
-          for (int64_t i = 0; i < call.count; i++) gather_channels(own + i * kTileColumns, out + i * ldc, c.out_strides[3], left);
-      }
-      const int64_t y = at.h * c.stride_h - c.pad_h, x = w * c.stride_w - c.pad_w;
-      if (!p.transposed && b.num_whole > 0 && y + b.top >= v.h0 && y + b.bottom < v.h1 && x + b.left >= v.w0 && x + b.right + (call.count - 1) * c.stride_w < v.w1) {
-        t.a += (y - v.h0) * v.row + (x - v.w0) * v.column;
-        t.segments = b.whole, t.num_segments = b.num_whole;
-        t.flags = (b.first ? 0 : kFromC) | call.after;
-        run(call, call.count);
-      } else {
-        edge_tile(p, v, b, p.transposed ? at.h : y, p.transposed ? w : x, call);
-      }
-      if (whole) {
-        if (b.last && !p.in_registers)
-          for (int64_t i = 0; i < call.count; i++) finish_channels(c, out + i * ldc, left, bias, residual ? residual + i * ldr : nullptr);
-      } else {
-        for (int64_t i = 0; i < call.count; i++) {
-          if (b.last) finish_channels(c, own + i * kTileColumns, left, bias, residual ? residual + i * ldr : nullptr);
-          scatter_channels(out + i * ldc, c.out_strides[3], own + i * kTileColumns, left);
+      v.x += group * p.in_channels;
+      const int64_t y = at.h * c.stride_h - c.pad_h;
+      const bool rows_inside = b.num_whole > 0 && y + b.top >= v.h0 && y + b.bottom < v.h1;
+      const int64_t least = v.w0 - b.left, most = v.w1 - b.right; // of a tile inside: first corner, and past its last
+      const float *const corner = v.x + (y - v.h0) * v.row - v.w0 * v.column;
+      for (int64_t i = at.tile; i < end; i++) {
+        const int64_t j = row.start(i), count = row.start(i + 1) - j;
+        if (count <= 0) continue;
+        if (done++ >= paced) t.prefetch_step_bytes = 0;
+        call.count = count;
+        float *const out = out_row + j * ldc;
+        const float *const residual = residual_row ? residual_row + j * ldr : nullptr;
+        if (whole) {
+          t.c = out, t.ldc = ldc;
+          t.residual = residual, t.ldr = ldr;
+          call.after = after;
+        } else {
+          t.c = own, t.ldc = kTileColumns;
+          call.after = 0;
+          if (!b.first)
+            for (int64_t r = 0; r < count; r++) gather_channels(own + r * kTileColumns, out + r * ldc, c.out_strides[3], left);
+        }
+        const int64_t x = j * c.stride_w - c.pad_w;
+        if (rows_inside && x >= least && x + (count - 1) * step_w < most) {
+          t.a = corner + x * v.column;
+          t.segments = b.whole, t.num_segments = b.num_whole;
+          t.flags = (b.first ? 0 : kFromC) | call.after;
+          if (whole && !needs_finish) { // and the tiles like it that follow
+            const int64_t like = (i < row.longer ? row.longer : end) - i, inside = ((most - 1 - x) / step_w + 1) / count;
+            t.tiles = like < inside ? like : inside;
+            if (t.tiles > end - i) t.tiles = end - i;
+          }
+          run(call, count);
+          i += t.tiles - 1, done += t.tiles - 1;
+          t.tiles = 1;
+        } else {
+          t.a = v.x;
+          edge_tile(p, v, b, p.transposed ? at.h : y, p.transposed ? at.remainder + j * p.remainders : x, call);
+        }
+        if (whole) {
+          if (needs_finish)
+            for (int64_t r = 0; r < count; r++) finish_channels(c, out + r * ldc, left, bias, residual ? residual + r * ldr : nullptr);
+        } else {
+          for (int64_t r = 0; r < count; r++) {
+            if (b.last) finish_channels(c, own + r * kTileColumns, left, bias, residual ? residual + r * ldr : nullptr);
+            scatter_channels(out + r * ldc, c.out_strides[3], own + r * kTileColumns, left);
+          }
         }
       }
+      tile += end - at.tile;
     }
   }
 }
@@ -303,16 +324,15 @@ void call_epilogue(const Plan &p, int64_t tile0, int64_t tile1, int64_t panel) {
   const int64_t n0 = panel / p.panels * p.out_channels + panel % p.panels * kPanel;
   const int64_t end = (panel / p.panels + 1) * p.out_channels, n1 = n0 + kPanel < end ? n0 + kPanel : end;
   Position at = position_of(p, tile0);
-  for (int64_t tile = tile0; tile < tile1; tile++, advance(p, at)) {
+  for (int64_t tile = tile0; tile < tile1; next_row(p, at)) {
     const Split row((c.out_w - at.remainder + p.remainders - 1) / p.remainders, p.tiles);
-    int64_t j0 = row.start(at.tile), j1 = row.start(at.tile + 1);
-    if (p.remainders == 1)
-      while (tile + 1 < tile1 && at.tile + 1 < p.tiles) j1 = row.start(++at.tile + 1), tile++;
-    const int64_t runs = p.remainders == 1 ? (j1 > j0) : j1 - j0, each = p.remainders == 1 ? j1 - j0 : 1;
-    for (int64_t i = 0; i < runs; i++) {
-      const int64_t w = at.remainder + (j0 + i) * p.remainders, m = (at.n * c.out_h + at.h) * c.out_w + w;
+    const int64_t end = tile1 - tile < p.tiles - at.tile ? at.tile + (tile1 - tile) : p.tiles;
+    const int64_t j0 = row.start(at.tile), j1 = row.start(end), each = p.remainders == 1 ? j1 - j0 : 1;
+    for (int64_t j = j0; j < j1; j += each) {
+      const int64_t w = at.remainder + j * p.remainders, m = (at.n * c.out_h + at.h) * c.out_w + w;
       c.epilogue(c.epilogue_ctx, c.out + at.n * c.out_strides[0] + at.h * c.out_strides[1] + w * c.out_strides[2] + n0, c.out_strides[2], m, m + each, n0, n1);
     }
+    tile += end - at.tile;
   }
 }
 
@@ -357,14 +377,22 @@ View copy_band(const Plan &p, int64_t n, int64_t h0, int64_t h1, float *to) {
     const float *line = image + h * c.x_strides[1];
     float *row = to + (from - v.w0) * c.in_c;
     for (float *zero = to; zero < row; zero++) *zero = 0.0f;
-    if (c.in_c == 3) {
-      for (int64_t w = from; w < until; w++, row += 3) {
-        const float *at = line + w * c.x_strides[2];
-        row[0] = at[0], row[1] = at[c.x_strides[3]], row[2] = at[2 * c.x_strides[3]];
+    if (c.x_strides[3] == 1 && c.x_strides[2] == c.in_c) {
+      __builtin_memcpy(row, line + from * c.in_c, static_cast<size_t>((until - from) * c.in_c) * sizeof(float));
+      row += (until - from) * c.in_c;
+    } else if (c.in_c == 3) {
+      int64_t w = from;
+      const float *at = line + w * c.x_strides[2], *green = at + c.x_strides[3], *blue = green + c.x_strides[3];
+      if (c.x_strides[2] == 1) {
+        for (; w + 4 < until; w += 4, row += 12, at += 4, green += 4, blue += 4) { // each store's fourth float is the next one's first
+          const Quads q = transpose(Quads{{load_quad(at), load_quad(green), load_quad(blue), Quad{}}});
+          for (int i = 0; i < 4; i++) store_quad(row + 3 * i, q.row[i]);
+        }
       }
+      for (; w < until; w++, row += 3, at += c.x_strides[2], green += c.x_strides[2], blue += c.x_strides[2]) row[0] = *at, row[1] = *green, row[2] = *blue;
     } else if (c.x_strides[3] == 1) {
       for (int64_t w = from; w < until; w++, row += c.in_c) gather_channels(row, line + w * c.x_strides[2], 1, c.in_c);
-    } else if (c.x_strides[2] != 1 || c.in_c < 8) {
+    } else if (c.x_strides[2] != 1 || c.in_c < 4) {
       for (int64_t w = from; w < until; w++, row += c.in_c) gather_channels(row, line + w * c.x_strides[2], c.x_strides[3], c.in_c);
     } else { // channels first: four by four
       const int64_t width = until - from;

@@ -30,6 +30,7 @@ struct ConvTile {
   const char *prefetch; // a share of the next block of weights, fetched into L2 at an even pace; advanced
   int64_t prefetch_step_bytes;
   int32_t flags; // TileFlags
+  int64_t tiles; // one after the other along the row, all of them over the same segments
 };
 
 template <int kRows, int kVectors>
@@ -37,25 +38,13 @@ void conv_tile_kernel(ConvTile &t) {
   Lanes sum[kRows][kVectors];
   const int64_t lda = t.lda, ldc = t.ldc;
   float *c = t.c;
-  if (t.flags & kFromC) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = load_lanes(c + i * ldc + v * kWidth);
-  } else {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) {
-      __builtin_prefetch(c + i * ldc, 1, 3);
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = Lanes{};
-    }
-  }
-
+  const float *a = t.a, *residual = t.residual;
+  const char *prefetch = t.prefetch;
+  const int64_t prefetch_step = t.prefetch_step_bytes;
+  int64_t tiles = t.tiles;
   constexpr int kPointers = (kRows + 2) / 3;
   const float *row[kPointers];
   const float *b;
-  const char *prefetch = t.prefetch;
-  const int64_t prefetch_step = t.prefetch_step_bytes;
   auto step = [&](int kk) __attribute__((always_inline)) {
     Lanes bv[kVectors];
 #pragma GCC unroll 2
@@ -71,66 +60,85 @@ void conv_tile_kernel(ConvTile &t) {
     }
   };
   const Segment *end = t.segments + t.num_segments;
-  for (const Segment *s = t.segments; s < end; s++) {
-    b = t.b + s->b;
-    int64_t k = s->k;
-#pragma GCC unroll 8
-    for (int g = 0; g < kPointers; g++) row[g] = t.a + s->a + 3 * g * lda;
-    for (; k >= 4; k -= 4) {
-#pragma GCC unroll 4
-      for (int kk = 0; kk < 4; kk++) {
-        if (kk % kPrefetchEvery == 0) {
-          __builtin_prefetch(prefetch, 0, 2);
-          prefetch += prefetch_step;
-        }
-        step(kk);
-      }
-      b += 4 * kPanel;
-#pragma GCC unroll 8
-      for (int g = 0; g < kPointers; g++) {
-        row[g] += 4;
-        asm("" : "+r"(row[g]));
+  for (;;) {
+    if (t.flags & kFromC) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; v++) sum[i][v] = load_lanes(c + i * ldc + v * kWidth);
+    } else {
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; i++) {
+        __builtin_prefetch(c + i * ldc, 1, 3);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; v++) sum[i][v] = Lanes{};
       }
     }
-    for (; k > 0; k--) {
-      step(0);
-      b += kPanel;
-#pragma GCC unroll 8
-      for (int g = 0; g < kPointers; g++) row[g] += 1;
-    }
-  }
-  t.prefetch = prefetch;
 
-  if (t.flags & kAddBias) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) {
-      const Lanes bias = load_lanes(t.bias + v * kWidth);
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; i++) sum[i][v] += bias;
+    for (const Segment *s = t.segments; s < end; s++) {
+      b = t.b + s->b;
+      int64_t k = s->k;
+#pragma GCC unroll 8
+      for (int g = 0; g < kPointers; g++) row[g] = a + s->a + 3 * g * lda;
+      for (; k >= 4; k -= 4) {
+#pragma GCC unroll 4
+        for (int kk = 0; kk < 4; kk++) {
+          if (kk % kPrefetchEvery == 0) {
+            __builtin_prefetch(prefetch, 0, 2);
+            prefetch += prefetch_step;
+          }
+          step(kk);
+        }
+        b += 4 * kPanel;
+#pragma GCC unroll 8
+        for (int g = 0; g < kPointers; g++) {
+          row[g] += 4;
+          asm("" : "+r"(row[g]));
+        }
+      }
+      for (; k > 0; k--) {
+        step(0);
+        b += kPanel;
+#pragma GCC unroll 8
+        for (int g = 0; g < kPointers; g++) row[g] += 1;
+      }
     }
-  }
-  if (t.flags & kRelu) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++)
+
+    if (t.flags & kAddBias) {
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
-  }
-  if (t.flags & kAddResidual) {
+      for (int v = 0; v < kVectors; v++) {
+        const Lanes bias = load_lanes(t.bias + v * kWidth);
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(t.residual + i * t.ldr + v * kWidth);
-    if (t.flags & kPostRelu) {
+        for (int i = 0; i < kRows; i++) sum[i][v] += bias;
+      }
+    }
+    if (t.flags & kRelu) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
     }
-  }
+    if (t.flags & kAddResidual) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; i++)
+      for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) store_lanes(c + i * ldc + v * kWidth, sum[i][v]);
+        for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(residual + i * t.ldr + v * kWidth);
+      if (t.flags & kPostRelu) {
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+          for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) store_lanes(c + i * ldc + v * kWidth, sum[i][v]);
+    if (--tiles <= 0) break;
+    a += kRows * lda, c += kRows * ldc;
+    if (t.flags & kAddResidual) residual += kRows * t.ldr;
+  }
+  t.prefetch = prefetch;
 }
 
 using ConvTileKernel = void (*)(ConvTile &);
