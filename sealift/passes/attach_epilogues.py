@@ -11,12 +11,14 @@ from sealift.ir.loop.operands import is_identity
 from sealift.ir.loop.rewrite import stage_loads
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, Stage
 from sealift.ir.loop.vector_axis import vector_axis
+from sealift.passes.group_rows import may_move_behind
 
 
 def attach_epilogues(loops: Loops) -> Loops:
     """h = gemm(x, w); y[i, j] = h[i, j] * g[i, j] * 2   ==>   one kernel: gemm, whose tiles are handed to the second stage
 
-    Refuses when the product has a second reader, when the stage walks it in another shape, and for what is no plain store.
+    Refuses when the product has a second reader, when the stage walks it in another shape, for what is no plain store, and when a state
+    that the product reads is written between the two.
     """
     readers = Counter(name for k in loops.kernels for s in k.stages for name in {load.buffer.name for load in stage_loads(s)})
     products: dict[str, int] = {}
@@ -24,9 +26,8 @@ def attach_epilogues(loops: Loops) -> Loops:
     for kernel in loops.kernels:
         stage = kernel.stages[0]
         position = _product_of(stage, products, readers) if len(kernel.stages) == 1 else None
-        if position is not None:
-            product = kernels[position]
-            assert product is not None
+        product = kernels[position] if position is not None else None
+        if position is not None and product is not None and may_move_behind(product, kernels[position + 1 :]):
             kernels[position] = None
             ops = tuple(dict.fromkeys((*product.ops, *kernel.ops)))
             kernel = Kernel(kernel.name, (*product.stages, stage), 0, ops, union((product.loc, kernel.loc)))

@@ -15,6 +15,7 @@ from sealift.ir.loop.prim import Prim
 from sealift.ir.loop.rewrite import stage_loads
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, Operand
 from sealift.ops.lang import Builder, Tensor
+from sealift.passes.group_rows import may_move_behind
 from sealift.passes.inline_producers import _used_buffers
 
 WITH_EPILOGUE = ("gemm", "conv")  # families whose kernels take an activation, a residual and another activation
@@ -49,7 +50,8 @@ def activation_templates(ops: Mapping[str, OpDef]) -> dict[str, Template]:
 def fuse_epilogues(loops: Loops, templates: Mapping[str, Template]) -> Loops:
     """h = gemm(x, w, b); y = gelu(h) + r   ==>   y = gemm(x, w, b, residual=r, activation=gelu)
 
-    Refuses when the product has a second reader, when shapes differ, and for whatever is outside the closed set.
+    Refuses when the product has a second reader, when shapes differ, for whatever is outside the closed set, and when a state that the
+    product reads is written between the two.
     """
     readers = Counter(name for k in loops.kernels for s in k.stages for name in {load.buffer.name for load in stage_loads(s)})
     products: dict[str, tuple[int, Call]] = {}
@@ -60,10 +62,9 @@ def fuse_epilogues(loops: Loops, templates: Mapping[str, Template]) -> Loops:
             products[stage.outs[0].name] = (len(kernels), stage)
         elif isinstance(stage, Map):
             fused = _fuse(stage, products, readers, templates)
-            if fused is not None:
+            product = kernels[fused[0]] if fused is not None else None
+            if fused is not None and product is not None and may_move_behind(product, kernels[fused[0] + 1 :]):
                 position, call = fused
-                product = kernels[position]
-                assert product is not None
                 kernels[position] = None
                 ops = tuple(dict.fromkeys((*product.ops, *kernel.ops)))
                 kernel = Kernel(kernel.name, (call,), 0, ops, union((product.loc, kernel.loc)))

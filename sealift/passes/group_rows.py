@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sealift.diag.loc import union
@@ -56,7 +57,7 @@ def _merge_into_earlier(groups: list[Kernel], kernel: Kernel) -> bool:
         if writes.isdisjoint(reads) and outputs_of(stage)[0].name not in writes:
             continue
         rows = _common_rows((*group.stages, stage))
-        if rows == 0 or any(_depends(later, group) for later in groups[position + 1 :]):
+        if rows == 0 or any(has_to_stay(group, later) for later in groups[position + 1 :]):
             return False
         ops = tuple(dict.fromkeys((*group.ops, *kernel.ops)))
         merged = Kernel(kernel.name, (*group.stages, stage), rows, ops, union((group.loc, kernel.loc)))
@@ -66,13 +67,17 @@ def _merge_into_earlier(groups: list[Kernel], kernel: Kernel) -> bool:
     return False
 
 
-def _depends(later: Kernel, group: Kernel) -> bool:
+def has_to_stay(group: Kernel, later: Kernel) -> bool:
     """Whether `group` may not move behind `later`: one reads or writes what the other writes."""
     writes = {b.name for s in group.stages for b in outputs_of(s)}
     later_writes = {b.name for s in later.stages for b in outputs_of(s)}
     later_reads = {load.buffer.name for s in later.stages for load in stage_loads(s)}
     reads = {load.buffer.name for s in group.stages for load in stage_loads(s)}
     return not writes.isdisjoint(later_reads | later_writes) or not reads.isdisjoint(later_writes)
+
+
+def may_move_behind(kernel: Kernel, others: Iterable[Kernel | None]) -> bool:
+    return not any(other is not None and has_to_stay(kernel, other) for other in others)
 
 
 def _common_rows(stages: tuple[Stage, ...]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sealift.diag.errors import CompileError, InternalError
 from sealift.ir.dim import ONE
-from sealift.ir.graph.types import Graph, Node, Value
+from sealift.ir.graph.types import Graph, Node, State, Value
 from sealift.ir.loop.expr import Buffer, Load
 from sealift.ir.loop.operands import accepts
 from sealift.ir.loop.rewrite import replace_buffers
@@ -18,8 +18,9 @@ from sealift.ops.lang import Builder, Tensor, whole
 def lower_to_loops(graph: Graph) -> Loops:
     """%y = aten.relu(%x)   ==>   kernel y: for i0, i1: y[i0, i1] = select(x[i0, i1] < 0, 0, x[i0, i1])
 
-    Outputs that are inputs stay aliases; an output that is a constant, a state or another output gets a copy of its own. What lies in an
-    order that a kernel family cannot walk (eager's strides) is copied before the call or after it.
+    Outputs that are inputs stay aliases; an output that is a constant, a state or another output gets a copy of its own. The last kernels
+    write the states, so that to passes an update is a value like any other. What lies in an order that a kernel family cannot walk (eager's
+    strides) is copied before the call or after it.
     """
     lowering = _Lowering({}, [], [])
     for v in graph.inputs:
@@ -33,12 +34,13 @@ def lower_to_loops(graph: Graph) -> Loops:
     for node in graph.nodes:
         lowering.lower_node(node, wanted - given)
     outputs = _outputs(graph, lowering, given)
-    updates = tuple((lowering.buffers[s.value.name], lowering.buffers[s.update.name]) for s in graph.states)
-    for state, new in updates:
+    states = [(lowering.buffers[s.value.name], lowering.state_update(s)) for s in graph.states]
+    for state, new in states:
         lowering.kernels.append(_copy_kernel(new, state, f"keep_{state.name}"))
     inputs = tuple(lowering.buffers[v.name] for v in graph.inputs)
     kept = {b.name for b in (*inputs, *(o for o in outputs if o is not None))}
     others = [b for b in (*lowering.buffers.values(), *lowering.extra) if b.name not in kept]
+    updates = tuple((state, state) for state, _ in states)
     return Loops(graph.name, graph.sizes, inputs, outputs, tuple(dict.fromkeys(others)), tuple(lowering.kernels), updates)
 
 
@@ -114,6 +116,16 @@ class _Lowering:
         for position, stage in enumerate(stages):
             name = node.outputs[0].name if position == len(stages) - 1 else f"{node.outputs[0].name}_{position}"
             self.kernels.append(Kernel(name, (stage,), 0, (node.op.name,), node.loc))
+
+    def state_update(self, state: State) -> Buffer:
+        """What the state becomes; a copy where that is another state, which may have been overwritten by then."""
+        update = self.buffers[state.update.name]
+        if update.kind != "state" or state.update == state.value:
+            return update
+        copy = Buffer(f"{state.value.name}.update", update.dtype, update.shape)
+        self.kernels.append(_copy_kernel(update, copy, copy.name))
+        self.extra.append(copy)
+        return copy
 
     def within_reach(self, stage: Stage) -> list[Stage]:
         """A call between copies of what its family cannot read or write where it lies; any other stage alone."""
