@@ -106,7 +106,7 @@ def _place_rows(loops: Loops) -> tuple[dict[str, Dim], Dim]:
 
 def verify(plan: MemoryPlan) -> None:
     """1. Slots alive in the same step have different shares.  2. A share is at least as large as each of its slots.
-    3. Offsets are prefix sums of the shares, so shares never overlap.  4. Sizes are whole lines."""
+    3. Offsets are prefix sums of the shares, so shares never overlap, and the arena ends with the last.  4. Sizes are whole lines."""
     for i, a in enumerate(plan.slots):
         for b in plan.slots[i + 1 :]:
             if a.share == b.share and a.first_step <= b.last_step and b.first_step <= a.last_step:
@@ -114,9 +114,13 @@ def verify(plan: MemoryPlan) -> None:
         if not is_at_most(a.size_bytes, plan.shares[a.share]):
             raise InternalError(f"memory plan, invariant 2: {a.buffer} needs {a.size_bytes} bytes, its share has {plan.shares[a.share]}")
     total = dim(0)
+    if len(plan.shares) != len(plan.offsets):
+        raise InternalError("memory plan, invariant 3: offsets are not the prefix sums")
     for size, offset in zip(plan.shares, plan.offsets):
         if offset != total:
             raise InternalError("memory plan, invariant 3: offsets are not the prefix sums")
         if size % ALIGN_BYTES != dim(0):
             raise InternalError(f"memory plan, invariant 4: {size} is not a multiple of {ALIGN_BYTES}")
         total = total + size
+    if plan.arena_bytes != total:
+        raise InternalError(f"memory plan, invariant 3: the arena has {plan.arena_bytes} bytes, its shares need {total}")
