@@ -175,6 +175,7 @@ def _packaged(compiled: Compiled) -> PackagedModel:
         "constants": [
             {"fqn": c.fqn, "kind": c.kind, "dtype": str(c.value.type.dtype), "shape": [d.value for d in c.value.type.shape]} for c in graph.constants
         ],
+        "states": [{"fqn": s.fqn, "dtype": str(s.value.type.dtype), "shape": [d.value for d in s.value.type.shape]} for s in graph.states],
         "kernels": [
             {"id": i, "name": f"k{i}_{k.name}", "ops": list(k.ops), "origin": [str(p) for p in k.loc.places]} for i, k in enumerate(loops.kernels)
         ],

@@ -196,10 +196,23 @@ def user_names(ep: ExportedProgram) -> dict[str, str]:
     return names
 
 
+def _is_convention(relation: sympy.Basic) -> bool:
+    """size > 1 or size >= 2"""
+    if isinstance(relation, (sympy.StrictGreaterThan, sympy.GreaterThan)):
+        size, bound = relation.args
+    elif isinstance(relation, (sympy.StrictLessThan, sympy.LessThan)):
+        bound, size = relation.args
+    else:
+        return False
+    strict = isinstance(relation, (sympy.StrictGreaterThan, sympy.StrictLessThan))
+    return isinstance(size, sympy.Symbol) and bound == (1 if strict else 2)
+
+
 def unmet_guards(ep: ExportedProgram, sizes: Sizes) -> list[str]:
     """What export assumed about sizes beyond their ranges, and would have to be checked when the model runs: equalities (divisibility
     among them), and orderings of polynomials (a branch that was taken: `if x.shape[0] > y.shape[0]`). Left out are inequations and
-    orderings of quotients: export's questions about layouts leave those behind, and no operator's result depends on them."""
+    orderings of quotients: export's questions about layouts leave those behind, and no operator's result depends on them; and "a size is
+    greater than 1", export's 0/1 convention once more, which reading a saved program back writes down as a guard."""
     env = shape_env(ep)
     found: list[str] = []
     for guard in env.guards if env is not None else ():
@@ -210,6 +223,8 @@ def unmet_guards(ep: ExportedProgram, sizes: Sizes) -> list[str]:
         if not relation.free_symbols or not known or isinstance(relation, sympy.Ne):
             continue
         if not isinstance(relation, sympy.Eq) and relation.atoms(sympy.Function):
+            continue
+        if _is_convention(relation):
             continue
         if not sizes.holds(relation):
             text = str(relation)

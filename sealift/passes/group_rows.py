@@ -113,11 +113,12 @@ def _is_row_stage(stage: Stage, rows: int, first: Stage, shared: set[str]) -> bo
 def _keep_in_rows(loops: Loops) -> Loops:
     """Buffers that only one kernel touches become row buffers: one row's worth of memory, in the worker's scratch."""
     users = Counter(name for k in loops.kernels for name in {b.name for s in k.stages for b in _touched(s)})
+    updates = {new.name for _, new in loops.state_updates}
     local: dict[str, Buffer] = {}
     for kernel in loops.kernels:
         if kernel.num_row_axes and len(kernel.stages) > 1:
             for b in (b for s in kernel.stages for b in outputs_of(s)):
-                if b.kind == "temp" and users[b.name] == 1:
+                if b.kind == "temp" and users[b.name] == 1 and b.name not in updates:
                     local[b.name] = replace(b, kind="row", order=None, row_dims=kernel.num_row_axes)
     if not local:
         return loops

@@ -49,9 +49,6 @@ def test_nested(tmp_path: Path) -> None:
         model((a, {"x": b}), 3)
 
 
-@pytest.mark.xfail(
-    raises=errors.InternalError, strict=False, reason="a state update that another map of its kernel reads fails to verify after group_rows"
-)
 def test_state_belongs_to_the_context(tmp_path: Path) -> None:
     program = torch.export.export(Counter(), (torch.ones(3),))
     model = sealift.load(sealift.compile(program, tmp_path / "counter.pt2", options=OPTIONS))
