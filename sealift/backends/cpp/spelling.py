@@ -90,8 +90,8 @@ def literal(c: Const) -> str:
         case "bool":
             return "true" if c.number else "false"
         case "float":
-            with np.errstate(over="ignore"):
-                return _float_text(float(np.float32(c.number)), str(np.float32(c.number)), "f")
+            number = _as_float32(c)
+            return _float_text(float(number), str(number), "f")
         case "double":
             return _float_text(float(c.number), repr(float(c.number)), "")
         case "int64_t":
@@ -99,6 +99,18 @@ def literal(c: Const) -> str:
         case "int32_t" if c.number == -(2**31):
             return "INT32_MIN"
     return str(int(c.number))
+
+
+def _as_float32(c: Const) -> np.float32:
+    """The number rounded to its dtype, which may be a half type."""
+    with np.errstate(all="ignore"):
+        number = np.float32(c.number)
+        if c.dtype is DType.F16:
+            return np.float32(np.float16(number))
+        if c.dtype is not DType.BF16 or np.isnan(number):
+            return number
+        bits = int(number.view(np.uint32))
+        return np.uint32((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
 
 
 def _float_text(value: float, text: str, suffix: str) -> str:
