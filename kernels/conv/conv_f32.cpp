@@ -15,12 +15,13 @@
 namespace SEALIFT_NS {
 namespace {
 
-constexpr int64_t kBlockDepth = kWidth == 16 ? 384 : 256; // steps of k between a tile's visits: a block of weights is kBlockDepth * 128 bytes
+constexpr int64_t kBlockDepth = 384;                      // steps of k between a tile's visits: a block of weights is kBlockDepth * 128 bytes
 constexpr int64_t kWholeDepth = 640;                      // of k, below which it is not cut
 constexpr int64_t kNearCacheBytes = kWidth == 16 ? 1 << 20 : 256 << 10; // of L2, for x
 constexpr int64_t kSmallBytes = 64 << 10;                 // of weights, below which nothing is fetched ahead
 constexpr int64_t kPrefetchTiles = 64;                    // the calls over which the next block is fetched
 constexpr int64_t kMaxTaps = 64;                          // of a block
+constexpr int64_t kShallow = 256;                         // input channels up to which a 1x1 convolution is done here, as one long row
 constexpr int64_t kForkWork = 1 << 17;                    // multiply-adds below which a fork costs more than it saves
 
 struct Plan {
@@ -31,6 +32,7 @@ struct Plan {
   int64_t taps, depth;
   int64_t taps_each, channel_chunks, channels_each, blocks; // how k is cut: whole taps, or the channels of one
   int64_t remainders, tiles;         // rows of positions a line of out is cut into, tiles a row
+  int64_t strip;                     // columns of a tile
   bool in_registers;
 };
 
@@ -80,7 +82,8 @@ void make_plan(Plan &p, const ConvF32 &c, bool transposed) {
   p.blocks = p.taps_each > 0 ? divide_up(p.taps, p.taps_each) * p.channel_chunks : 1;
   if (p.blocks < 1) p.blocks = 1;
   p.remainders = transposed ? c.stride_w : 1;
-  p.tiles = divide_up(divide_up(c.out_w, p.remainders), kTileRows);
+  p.strip = p.out_channels == kWideColumns ? kWideColumns : kTileColumns;
+  p.tiles = divide_up(divide_up(c.out_w, p.remainders), p.strip == kTileColumns ? kTileRows : kWideRows);
   p.in_registers = finishes_in_registers(c);
 }
 
@@ -194,7 +197,7 @@ __attribute__((noinline)) void edge_tile(const Plan &p, const View &v, const Blo
   }
 }
 
-// n floats, n <= kTileColumns, the far end at any stride.
+// n floats, n <= kWideColumns or kTileColumns, the far end at any stride.
 void gather_channels(float *to, const float *from, int64_t stride, int64_t n) {
   if (stride == 1) __builtin_memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
   else
@@ -224,7 +227,7 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
   const ConvF32 &c = p.conv;
   const int64_t group = panel / p.panels, first_column = panel % p.panels * kPanel;
   const int64_t columns = p.out_channels - first_column < kPanel ? p.out_channels - first_column : kPanel;
-  const int64_t strips = divide_up(columns, kTileColumns);
+  const int64_t strips = divide_up(columns, p.strip);
   const int64_t ldc = p.remainders * c.out_strides[2], ldr = p.remainders * c.residual_strides[2];
   const bool near = c.out_strides[3] == 1 && (!c.residual || c.residual_strides[3] == 1);
   const Split whole_row(c.out_w, p.tiles);
@@ -247,13 +250,13 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
   t.prefetch_step_bytes = next ? kPanel * 4 * kPrefetchEvery / paced : 0;
   int64_t done = 0;
   for (int64_t strip = 0; strip < strips; strip++) {
-    const int64_t column = first_column + strip * kTileColumns, channel = group * p.out_channels + column;
-    const int64_t left = p.out_channels - column < kTileColumns ? p.out_channels - column : kTileColumns;
-    const bool whole = near && (left == kTileColumns || left == kWidth);
+    const int64_t column = first_column + strip * p.strip, channel = group * p.out_channels + column;
+    const int64_t left = p.out_channels - column < p.strip ? p.out_channels - column : p.strip;
+    const bool whole = near && (left == p.strip || left == kWidth);
     const float *const bias = c.bias ? c.bias + channel : nullptr;
     alignas(64) float own[kTileRows * kTileColumns];
-    call.vectors = left > kWidth ? 2 : 1;
-    t.b = b.b + strip * kTileColumns;
+    call.vectors = static_cast<int>(divide_up(left, kWidth));
+    t.b = b.b + strip * p.strip;
     t.bias = bias;
     Position at = position_of(p, tile0);
     for (int64_t tile = tile0; tile < tile1; next_row(p, at)) {
@@ -281,10 +284,10 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
           t.residual = residual, t.ldr = ldr;
           call.after = after;
         } else {
-          t.c = own, t.ldc = kTileColumns;
+          t.c = own, t.ldc = p.strip;
           call.after = 0;
           if (!b.first)
-            for (int64_t r = 0; r < count; r++) gather_channels(own + r * kTileColumns, out + r * ldc, c.out_strides[3], left);
+            for (int64_t r = 0; r < count; r++) gather_channels(own + r * p.strip, out + r * ldc, c.out_strides[3], left);
         }
         const int64_t x = j * c.stride_w - c.pad_w;
         if (rows_inside && x >= least && x + (count - 1) * step_w < most) {
@@ -308,8 +311,8 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
             for (int64_t r = 0; r < count; r++) finish_channels(c, out + r * ldc, left, bias, residual ? residual + r * ldr : nullptr);
         } else {
           for (int64_t r = 0; r < count; r++) {
-            if (b.last) finish_channels(c, own + r * kTileColumns, left, bias, residual ? residual + r * ldr : nullptr);
-            scatter_channels(out + r * ldc, c.out_strides[3], own + r * kTileColumns, left);
+            if (b.last) finish_channels(c, own + r * p.strip, left, bias, residual ? residual + r * ldr : nullptr);
+            scatter_channels(out + r * ldc, c.out_strides[3], own + r * p.strip, left);
           }
         }
       }
@@ -514,6 +517,14 @@ bool run_as_gemm(sealift_frame *frame, const ConvF32 &c) {
   } else {
     g.batch[0] = c.batch;
     g.a_batch[0] = c.x_strides[0], g.c_batch[0] = c.out_strides[0], g.residual_batch[0] = c.residual_strides[0];
+  }
+  // Runs of tiles in one call beat the GEMM while k is short; columns that fill no vector go through its faster copies.
+  if (g.m == each * c.batch && g.m >= 4 * kTileRows && c.in_c <= kShallow && c.out_c % kWidth == 0) {
+    ConvF32 row = c;
+    row.batch = row.in_h = row.out_h = 1;
+    row.in_w = row.out_w = g.m;
+    run_plan(frame, row, false);
+    return true;
   }
   gemm_f32(frame, g);
   return true;

@@ -35,7 +35,8 @@ struct ConvTile {
 
 template <int kRows, int kVectors>
 void conv_tile_kernel(ConvTile &t) {
-  Lanes sum[kRows][kVectors];
+  constexpr int kDeep = kRows * kVectors >= 8 ? 1 : kRows * kVectors >= 4 ? 2 : 4; // steps of k side by side: fewer sums would wait for each other
+  Lanes sum[kDeep][kRows][kVectors];
   const int64_t lda = t.lda, ldc = t.ldc;
   float *c = t.c;
   const float *a = t.a, *residual = t.residual;
@@ -45,34 +46,41 @@ void conv_tile_kernel(ConvTile &t) {
   constexpr int kPointers = (kRows + 2) / 3;
   const float *row[kPointers];
   const float *b;
-  auto step = [&](int kk) __attribute__((always_inline)) {
+  auto step = [&](int kk, int d) __attribute__((always_inline)) {
     Lanes bv[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; v++) {
+      bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
+#if SEALIFT_LANES == SEALIFT_DEFAULT_LANES
+      if (kVectors > 2 && v < 2) asm volatile("" : "+v"(bv[v])); // as av below; all three in registers would leave none for av
+#endif
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++) {
       Lanes av = broadcast(row[i / 3][(i % 3) * lda + kk]);
 #if SEALIFT_LANES == SEALIFT_DEFAULT_LANES
-      if (kVectors > 1) asm("" : "+v"(av));
+      if (kVectors == 2) asm("" : "+v"(av)); // one load for all its products, not one in each one's memory operand
 #endif
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = multiply_add(av, bv[v], sum[i][v]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; v++) sum[d][i][v] = multiply_add(av, bv[v], sum[d][i][v]);
     }
   };
   const Segment *end = t.segments + t.num_segments;
   for (;;) {
+#pragma GCC unroll 4
+    for (int d = 0; d < kDeep; d++)
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; v++) sum[d][i][v] = Lanes{};
     if (t.flags & kFromC) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; v++) sum[i][v] = load_lanes(c + i * ldc + v * kWidth);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; v++) sum[0][i][v] = load_lanes(c + i * ldc + v * kWidth);
     } else {
 #pragma GCC unroll 16
-      for (int i = 0; i < kRows; i++) {
-        __builtin_prefetch(c + i * ldc, 1, 3);
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; v++) sum[i][v] = Lanes{};
-      }
+      for (int i = 0; i < kRows; i++) __builtin_prefetch(c + i * ldc, 1, 3);
     }
 
     for (const Segment *s = t.segments; s < end; s++) {
@@ -87,7 +95,7 @@ void conv_tile_kernel(ConvTile &t) {
             __builtin_prefetch(prefetch, 0, 2);
             prefetch += prefetch_step;
           }
-          step(kk);
+          step(kk, kk % kDeep);
         }
         b += 4 * kPanel;
 #pragma GCC unroll 8
@@ -97,43 +105,50 @@ void conv_tile_kernel(ConvTile &t) {
         }
       }
       for (; k > 0; k--) {
-        step(0);
+        step(0, 0);
         b += kPanel;
 #pragma GCC unroll 8
         for (int g = 0; g < kPointers; g++) row[g] += 1;
       }
     }
 
+#pragma GCC unroll 4
+    for (int d = 1; d < kDeep; d++)
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; v++) sum[0][i][v] += sum[d][i][v];
+
     if (t.flags & kAddBias) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; v++) {
         const Lanes bias = load_lanes(t.bias + v * kWidth);
 #pragma GCC unroll 16
-        for (int i = 0; i < kRows; i++) sum[i][v] += bias;
+        for (int i = 0; i < kRows; i++) sum[0][i][v] += bias;
       }
     }
     if (t.flags & kRelu) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; v++) sum[0][i][v] = relu(sum[0][i][v]);
     }
     if (t.flags & kAddResidual) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(residual + i * t.ldr + v * kWidth);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; v++) sum[0][i][v] += load_lanes(residual + i * t.ldr + v * kWidth);
       if (t.flags & kPostRelu) {
 #pragma GCC unroll 16
         for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-          for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; v++) sum[0][i][v] = relu(sum[0][i][v]);
       }
     }
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) store_lanes(c + i * ldc + v * kWidth, sum[i][v]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; v++) store_lanes(c + i * ldc + v * kWidth, sum[0][i][v]);
     if (--tiles <= 0) break;
     a += kRows * lda, c += kRows * ldc;
     if (t.flags & kAddResidual) residual += kRows * t.ldr;
@@ -143,8 +158,13 @@ void conv_tile_kernel(ConvTile &t) {
 
 using ConvTileKernel = void (*)(ConvTile &);
 
-#define SEALIFT_TILE_ROW(rows) {conv_tile_kernel<rows, 1>, conv_tile_kernel<rows, 2>}
-const ConvTileKernel kConvTileKernels[kTileRows][kTileVectors] = {
+// 24 channels on 8 lanes: three vectors at once rather than two and one. (Three vectors of 16 are more than a panel.)
+constexpr int kWideVectors = kWidth == 8 ? 3 : 2;
+constexpr int kWideColumns = kWideVectors * kWidth;
+constexpr int kWideRows = kWidth == 8 ? 4 : kTileRows;
+
+#define SEALIFT_TILE_ROW(rows) {conv_tile_kernel<rows, 1>, conv_tile_kernel<rows, 2>, conv_tile_kernel<(rows <= kWideRows ? rows : 1), kWideVectors>}
+const ConvTileKernel kConvTileKernels[kTileRows][3] = {
     SEALIFT_TILE_ROW(1), SEALIFT_TILE_ROW(2), SEALIFT_TILE_ROW(3), SEALIFT_TILE_ROW(4),
 #if SEALIFT_LANES >= 8
     SEALIFT_TILE_ROW(5), SEALIFT_TILE_ROW(6),
