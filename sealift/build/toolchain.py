@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -47,7 +48,7 @@ class Toolchain:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        return (*_FLAGS, "-g", "-fdebug-prefix-map=.=model") if self.debug_symbols else _FLAGS
+        return (*_FLAGS, "-g") if self.debug_symbols else _FLAGS
 
 
 def find_toolchain(jobs: int, debug_symbols: bool, cache_dir: Path | str | None) -> Toolchain:
@@ -83,31 +84,49 @@ def _cache_path(cache_dir: Path | str | None) -> Path | None:
     return Path(home) / "sealift" if home else None
 
 
+_DIGEST_BYTES = 32  # SHA-256, behind an entry's object
+
+
 @dataclass(frozen=True)
 class ObjectCache:
-    """Object files by the digest of all that made them. No directory: nothing is kept. A cache that cannot be written is left alone."""
+    """Object files by the digest of all that made them, each with its own digest. No directory: nothing is kept. A cache that cannot be
+    written is left alone."""
 
     directory: Path | None
 
     def get(self, key: str) -> bytes | None:
+        """None where there is no entry, and where its bytes are not those that were put there."""
         if self.directory is None:
             return None
         try:
-            return (self.directory / "objects" / key[:2] / f"{key[2:]}.o").read_bytes()
+            entry = self._path(key).read_bytes()
         except OSError:
             return None
+        data, digest = entry[:-_DIGEST_BYTES], entry[-_DIGEST_BYTES:]
+        return data if hashlib.sha256(data).digest() == digest else None
 
     def put(self, key: str, data: bytes) -> None:
         if self.directory is None:
             return
-        target = self.directory / "objects" / key[:2] / f"{key[2:]}.o"
+        target = self._path(key)
+        temporary: str | None = None
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as temporary:
-                temporary.write(data)
-            os.replace(temporary.name, target)
+            with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
+                temporary = file.name
+                file.write(data + hashlib.sha256(data).digest())
+            os.replace(temporary, target)
+            temporary = None
         except OSError:
             return
+        finally:
+            if temporary is not None:
+                with suppress(OSError):
+                    os.unlink(temporary)
+
+    def _path(self, key: str) -> Path:
+        assert self.directory is not None
+        return self.directory / "objects" / key[:2] / f"{key[2:]}.o"
 
 
 @dataclass(frozen=True)
@@ -140,7 +159,9 @@ def build_library(
     toolchain: Toolchain,
     resources: Resources,
 ) -> bytes:
-    """Compiles every unit and links them with the kernel families: the bytes of a shared library that needs libc and libm only."""
+    """Compiles every unit and links them with the kernel families: the bytes of a shared library that needs libc and libm only.
+
+    Errors: E-FILE-002 where the temporary directory is full."""
     units = [Unit(name, text, isa) for isa in isas for name, text in source.per_isa.items()]
     units += [Unit(name, text, BASELINE) for name, text in source.common.items()]
     salt = hashlib.sha256("\0".join([toolchain.version, *toolchain.flags, _headers_digest(resources), *source.headers.values()]).encode()).hexdigest()
@@ -155,8 +176,20 @@ def build_library(
 
 @contextmanager
 def _workspace() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="sealift-build-") as name:
-        yield Path(name)
+    try:
+        with tempfile.TemporaryDirectory(prefix="sealift-build-") as name:
+            yield Path(name).resolve()
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise _disk_is_full("building the model library") from error
+
+
+_FULL = {errno.ENOSPC: "No space left", errno.EDQUOT: "Disk quota exceeded", errno.EFBIG: "File too large"}  # as tools word it
+
+
+def _disk_is_full(what: str) -> CompileError:
+    return CompileError(f"{what}: no space left on the device of {tempfile.gettempdir()}", code="E-FILE-002", help="free space there or set TMPDIR")
 
 
 def _compile_unit(unit: Unit, directory: Path, toolchain: Toolchain, resources: Resources, salt: str) -> str:
@@ -171,11 +204,17 @@ def _compile_unit(unit: Unit, directory: Path, toolchain: Toolchain, resources: 
     includes = [f"-I{d}" for d in (".", *map(str, resources.include_dirs))]
     command = [
         toolchain.compiler, *toolchain.flags, *unit.isa.flags, f"-DSEALIFT_TARGET_ISA={unit.isa.number}", f"-frandom-seed={unit.source}",
-        *includes, "-c", source, "-o", unit.object_name,
+        *includes, *_neutral_paths(toolchain, directory, resources), "-c", source, "-o", unit.object_name,
     ]  # fmt: skip
     _run(command, directory, f"compiling {unit.source} for {unit.isa.name}")
     toolchain.cache.put(key, target.read_bytes())
     return unit.object_name
+
+
+def _neutral_paths(toolchain: Toolchain, directory: Path, resources: Resources) -> list[str]:
+    """Debug information names files as if they lay in model/ and sealift/: the same bytes from any directory."""
+    named = [(directory, "model"), *((d, "sealift") for d in reversed(resources.include_dirs))]  # the last that fits is taken
+    return [f"-fdebug-prefix-map={d}={name}" for d, name in named] if toolchain.debug_symbols else []
 
 
 def _link(objects: Sequence[str], directory: Path, toolchain: Toolchain, resources: Resources) -> bytes:
@@ -193,10 +232,8 @@ def _run(command: Sequence[str], directory: Path, what: str) -> None:
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
     if done.returncode == 0:
         return
-    if "No space left" in done.stderr:
-        raise CompileError(
-            f"{what}: no space left on the device of {tempfile.gettempdir()}", code="E-FILE-002", help="free space there or set TMPDIR"
-        )
+    if any(text in done.stderr for text in _FULL.values()):
+        raise _disk_is_full(what)
     raise InternalError(f"{what} failed (exit {done.returncode}); this is a bug in sealift.\n  command: {' '.join(command)}\n{done.stderr[:4000]}")
 
 

@@ -58,4 +58,5 @@ def inputs_of(graph: Graph, sizes: Mapping[str, int], seed: int = 1) -> dict[str
 def imported(graph: Graph, weights: Mapping[str, Array] | None = None) -> Any:
     """What sealift.pipeline.compile_graph takes, for a graph that no torch program stands behind."""
     arrays = weights_of(graph) if weights is None else weights
-    return SimpleNamespace(graph=graph, weights={fqn: SimpleNamespace(array=a) for fqn, a in arrays.items()})
+    dtypes = {c.fqn: c.value.type.dtype for c in graph.constants} | {s.fqn: s.value.type.dtype for s in graph.states}
+    return SimpleNamespace(graph=graph, weights={fqn: SimpleNamespace(dtype=dtypes[fqn], array=a) for fqn, a in arrays.items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -101,16 +102,16 @@ def literal(c: Const) -> str:
     return str(int(c.number))
 
 
-def _as_float32(c: Const) -> np.float32:
-    """The number rounded to its dtype, which may be a half type."""
+def _as_float32(c: Const) -> Any:
+    """The number rounded to its dtype, which may be a half type, as a np.float32."""
     with np.errstate(all="ignore"):
-        number = np.float32(c.number)
+        number: Any = np.float32(c.number)
         if c.dtype is DType.F16:
             return np.float32(np.float16(number))
         if c.dtype is not DType.BF16 or np.isnan(number):
-            return number
+            return np.float32(number)
         bits = int(number.view(np.uint32))
-        return np.uint32((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
+        return np.float32(np.uint32((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32))
 
 
 def _float_text(value: float, text: str, suffix: str) -> str:
