@@ -162,7 +162,7 @@ def _case_text(loops: Loops, kernels: KernelSource) -> str:
 
 def _build(texts: Sequence[str], isa: Isa, toolchain: Toolchain, flags: Sequence[str]) -> ctypes.CDLL:
     resources = find_resources()
-    head = '#include "kernels/loops/loops.h"\n#include "kernels/attention/attention.h"\n#include "kernels/conv/conv.h"\n#include "kernels/gemm/gemm.h"\nnamespace SEALIFT_NS {\n'
+    head = '#include "kernels/loops/loops.h"\n#include "kernels/attention/attention.h"\n#include "kernels/conv/conv.h"\n#include "kernels/gemm/gemm.h"\n#include "kernels/sort/sort.h"\nnamespace SEALIFT_NS {\n'
     with tempfile.TemporaryDirectory(prefix="sealift-test-") as name:
         source = Path(name) / "cases.cpp"
         source.write_text(head + "\n".join(texts) + "\n}\n")

@@ -1,4 +1,4 @@
-"""Calls of kernel families: the argument structs that kernels/gemm/gemm.h and kernels/attention/attention.h declare, filled in."""
+"""Calls of kernel families: the argument structs that the headers of kernels/gemm, attention, conv and sort declare, filled in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sealift.backends.cpp.spelling import size_text
 from sealift.backends.cpp.stage import Lines
 from sealift.diag.errors import InternalError
-from sealift.ir.dim import ONE, ZERO, Dim, Sym, dim
+from sealift.ir.dim import ONE, ZERO, Dim, Sym, dim, product
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Buffer
 from sealift.ir.loop.operands import Strided, accepts, collapsed_stride, strided
@@ -43,6 +43,8 @@ def emit_call(call: Call, context: CallContext, lines: Lines, epilogue: str = ""
             return _emit_attention(call, context, lines)
         case "conv":
             return _emit_conv(call, context, lines)
+        case "sort":
+            return _emit_sort(call, context, lines)
     raise InternalError(f"the C++ backend has no kernel family {call.family!r}")
 
 
@@ -275,3 +277,19 @@ def _emit_conv(call: Call, context: CallContext, lines: Lines) -> str:
     lines.add(f"set_strides(conv.out_strides, {channels_last(out)});")
     lines.add("conv_f32(frame, conv);")
     return f"[&] {{ ConvF32 conv; {' '.join(sizes)} return conv_f32_scratch_bytes(conv); }}()"
+
+
+def _emit_sort(call: Call, context: CallContext, lines: Lines) -> str:
+    x, operand = _required(call, "x"), call.operand("x")
+    assert operand is not None
+    values = call.outs[0]
+
+    def text(d: Dim) -> str:
+        return size_text(d, context.names)
+
+    n, count, dtype = text(x.shape[-1]), text(values.shape[-1]), values.dtype.number
+    given = [_at(context.pointer(operand.load.buffer, ROW_MAJOR), x.offset, context), *(context.pointer(out, ROW_MAJOR) for out in call.outs)]
+    given += [text(product(x.shape[:-1])), n, count, str(dtype), str(int(bool(call.attr("descending"))))]
+    lines.add("// x, values, indices, rows, n, count, dtype, descending")
+    lines.add(f"SEALIFT_NS::sort_rows(frame, {{{', '.join(given)}}});")
+    return f"SEALIFT_NS::sort_rows_scratch_bytes({n}, {count}, {dtype})"
