@@ -18,7 +18,6 @@ from sealift.passes.group_rows import group_rows
 from sealift.passes.lower_to_loops import lower_to_loops
 from sealift.plan.memory import plan_memory
 from tests.expect.models import read_graph
-from tests.passes.random_graphs import NAIVE
 from tests.passes.support import read
 from tests.support_native import NativeBatch, optimize
 
@@ -155,4 +154,3 @@ graph m(n: 0..)
         batch.run(0, {"i": good, "d": good, "w": w}, {"n": 5})
     with pytest.raises(ZeroDivisionError):
         batch.run(0, {"i": np.arange(33) % 5, "d": np.r_[np.ones(32, np.int64), 0], "w": w}, {"n": 33})
-    assert NAIVE  # families are there for the interpreter
