@@ -1,8 +1,10 @@
 // block: what the library says about itself.
 #include "sealift_model.h"
 #include "kernels/attention/attention.h"
+#include "kernels/conv/conv.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/loops/loops.h"
+#include "kernels/sort/sort.h"
 
 namespace sealift_baseline {
 int32_t run_block(sealift_frame *frame);
@@ -62,18 +64,18 @@ const sealift_constant_spec constants[] = {
   {"down_bias", "down.bias", 0, 1, constant11_shape, 0},
 };
 const sealift_weight_spec weights[] = {
-  {0, 0, 0, 64},
-  {1, 0, 64, 64},
-  {2, 1, 128, 4096},
-  {3, 0, 4224, 192},
-  {4, 1, 4416, 2048},
-  {5, 0, 6464, 64},
-  {6, 0, 6528, 64},
-  {7, 0, 6592, 64},
-  {8, 1, 6656, 4096},
-  {9, 0, 10752, 256},
-  {10, 1, 11008, 8192},
-  {11, 0, 19200, 64},
+  {0, 0, 0, 64, 0},
+  {1, 0, 64, 64, 0},
+  {2, 1, 128, 4096, 0},
+  {3, 0, 4224, 192, 0},
+  {4, 1, 4416, 2048, 0},
+  {5, 0, 6464, 64, 0},
+  {6, 0, 6528, 64, 0},
+  {7, 0, 6592, 64, 0},
+  {8, 1, 6656, 4096, 0},
+  {9, 0, 10752, 256, 0},
+  {10, 1, 11008, 8192, 0},
+  {11, 0, 19200, 64, 0},
 };
 const sealift_kernel_spec kernels[] = {
   {0, "k0_layer_norm", "aten.layer_norm.default", "model.py:20 norm1"},

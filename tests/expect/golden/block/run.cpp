@@ -1,7 +1,9 @@
 // block, one run: every kernel in order.
 #include "kernels.h"
 #include "kernels/attention/attention.h"
+#include "kernels/conv/conv.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/sort/sort.h"
 
 namespace SEALIFT_NS {
 namespace {
@@ -19,13 +21,16 @@ int32_t run_block(sealift_frame *frame) {
   (void)batch;
   (void)seq;
   // 0 layer_norm: model.py:20 norm1
-  record(frame, 0, [&]() SEALIFT_LANES_INLINE {
+  {
+    const uint64_t token = begin_record(frame, 0);
     Task<4> task = {frame, {frame->inputs[0], frame->weights[0], frame->weights[1], static_cast<const void *>(frame->arena)}};
     dispatch(frame, batch * seq, 50, k0_layer_norm, &task);
-  });
+    end_record(frame, 0, token);
+  }
   if (__builtin_expect(frame->error != 0, 0)) return failed(frame, 0);
   // 1 linear: model.py:20 qkv
-  record(frame, 1, [&]() SEALIFT_LANES_INLINE {
+  {
+    const uint64_t token = begin_record(frame, 1);
     GemmF32 gemm;
     gemm.m = batch * seq, gemm.n = 48, gemm.k = 16;
     gemm.a = static_cast<const float *>(static_cast<const void *>(frame->arena)), gemm.lda = 16;
@@ -33,10 +38,12 @@ int32_t run_block(sealift_frame *frame) {
     gemm.bias = static_cast<const float *>(frame->weights[3]);
     gemm.c = static_cast<float *>(static_cast<void *>(frame->arena + batch * seq * 64)), gemm.ldc = 48;
     gemm_f32(frame, gemm);
-  });
+    end_record(frame, 1, token);
+  }
   if (__builtin_expect(frame->error != 0, 0)) return failed(frame, 1);
   // 2 unbind_scaled_dot_product_attention: model.py:20; model.py:21
-  record(frame, 2, [&]() SEALIFT_LANES_INLINE {
+  {
+    const uint64_t token = begin_record(frame, 2);
     AttentionF32 attention;
     attention.q = static_cast<const float *>(static_cast<const void *>(frame->arena + batch * seq * 64));
     set_strides(attention.q_strides, seq * 48, 8, 48, 1);
@@ -53,10 +60,12 @@ int32_t run_block(sealift_frame *frame) {
     attention.head_dim = 8, attention.value_dim = 8;
     attention.scale = 0.35355339059327373f, attention.is_causal = 0;
     attention_f32(frame, attention);
-  });
+    end_record(frame, 2, token);
+  }
   if (__builtin_expect(frame->error != 0, 0)) return failed(frame, 2);
   // 3 linear_add: model.py:22; model.py:22 proj
-  record(frame, 3, [&]() SEALIFT_LANES_INLINE {
+  {
+    const uint64_t token = begin_record(frame, 3);
     GemmF32 gemm;
     gemm.m = batch * seq, gemm.n = 16, gemm.k = 16;
     gemm.a = static_cast<const float *>(static_cast<const void *>(frame->arena)), gemm.lda = 16;
@@ -65,16 +74,20 @@ int32_t run_block(sealift_frame *frame) {
     gemm.residual = static_cast<const float *>(frame->inputs[0]), gemm.ldr = 16;
     gemm.c = static_cast<float *>(static_cast<void *>(frame->arena + batch * seq * 64)), gemm.ldc = 16;
     gemm_f32(frame, gemm);
-  });
+    end_record(frame, 3, token);
+  }
   if (__builtin_expect(frame->error != 0, 0)) return failed(frame, 3);
   // 4 layer_norm: model.py:23 norm2
-  record(frame, 4, [&]() SEALIFT_LANES_INLINE {
+  {
+    const uint64_t token = begin_record(frame, 4);
     Task<4> task = {frame, {static_cast<const void *>(frame->arena + batch * seq * 64), frame->weights[6], frame->weights[7], static_cast<const void *>(frame->arena)}};
     dispatch(frame, batch * seq, 50, k0_layer_norm, &task);
-  });
+    end_record(frame, 4, token);
+  }
   if (__builtin_expect(frame->error != 0, 0)) return failed(frame, 4);
   // 5 linear_gelu: model.py:23 up; model.py:23
-  record(frame, 5, [&]() SEALIFT_LANES_INLINE {
+  {
+    const uint64_t token = begin_record(frame, 5);
     GemmF32 gemm;
     gemm.m = batch * seq, gemm.n = 64, gemm.k = 16;
     gemm.a = static_cast<const float *>(static_cast<const void *>(frame->arena)), gemm.lda = 16;
@@ -83,10 +96,12 @@ int32_t run_block(sealift_frame *frame) {
     gemm.activation = kActivationGeluErf;
     gemm.c = static_cast<float *>(static_cast<void *>(frame->arena + batch * seq * 256)), gemm.ldc = 64;
     gemm_f32(frame, gemm);
-  });
+    end_record(frame, 5, token);
+  }
   if (__builtin_expect(frame->error != 0, 0)) return failed(frame, 5);
   // 6 linear_add: model.py:23 down; model.py:23
-  record(frame, 6, [&]() SEALIFT_LANES_INLINE {
+  {
+    const uint64_t token = begin_record(frame, 6);
     GemmF32 gemm;
     gemm.m = batch * seq, gemm.n = 16, gemm.k = 64;
     gemm.a = static_cast<const float *>(static_cast<const void *>(frame->arena + batch * seq * 256)), gemm.lda = 64;
@@ -95,7 +110,8 @@ int32_t run_block(sealift_frame *frame) {
     gemm.residual = static_cast<const float *>(static_cast<const void *>(frame->arena + batch * seq * 64)), gemm.ldr = 16;
     gemm.c = static_cast<float *>(frame->outputs[0]), gemm.ldc = 16;
     gemm_f32(frame, gemm);
-  });
+    end_record(frame, 6, token);
+  }
   if (__builtin_expect(frame->error != 0, 0)) return failed(frame, 6);
   return 0;
 }

@@ -1,8 +1,10 @@
 // mixed: what the library says about itself.
 #include "sealift_model.h"
 #include "kernels/attention/attention.h"
+#include "kernels/conv/conv.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/loops/loops.h"
+#include "kernels/sort/sort.h"
 
 namespace sealift_baseline {
 int32_t run_mixed(sealift_frame *frame);
@@ -49,7 +51,7 @@ const sealift_constant_spec constants[] = {
   {"table_weight", "table.weight", 0, 2, constant0_shape, 0},
 };
 const sealift_weight_spec weights[] = {
-  {0, 0, 0, 216},
+  {0, 0, 0, 216, 0},
 };
 const sealift_kernel_spec kernels[] = {
   {0, "k0_embedding", "aten.embedding.default", "model.py:30 table"},

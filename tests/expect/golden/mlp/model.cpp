@@ -1,8 +1,10 @@
 // mlp: what the library says about itself.
 #include "sealift_model.h"
 #include "kernels/attention/attention.h"
+#include "kernels/conv/conv.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/loops/loops.h"
+#include "kernels/sort/sort.h"
 
 namespace sealift_baseline {
 int32_t run_mlp(sealift_frame *frame);
@@ -42,10 +44,10 @@ const sealift_constant_spec constants[] = {
   {"fc2_bias", "fc2.bias", 0, 1, constant3_shape, 0},
 };
 const sealift_weight_spec weights[] = {
-  {0, 1, 0, 1280},
-  {1, 0, 1280, 64},
-  {2, 1, 1344, 2048},
-  {3, 0, 3392, 4},
+  {0, 1, 0, 1280, 0},
+  {1, 0, 1280, 64, 0},
+  {2, 1, 1344, 2048, 0},
+  {3, 0, 3392, 4, 0},
 };
 const sealift_kernel_spec kernels[] = {
   {0, "k0_linear_relu", "aten.linear.default, aten.relu.default", "model.py:10 fc1; model.py:10 relu"},

@@ -1,7 +1,9 @@
 // mlp, one run: every kernel in order.
 #include "kernels.h"
 #include "kernels/attention/attention.h"
+#include "kernels/conv/conv.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/sort/sort.h"
 
 namespace SEALIFT_NS {
 namespace {
@@ -17,7 +19,8 @@ int32_t run_mlp(sealift_frame *frame) {
   const int64_t batch = frame->sizes[0];
   (void)batch;
   // 0 linear_relu: model.py:10 fc1; model.py:10 relu
-  record(frame, 0, [&]() SEALIFT_LANES_INLINE {
+  {
+    const uint64_t token = begin_record(frame, 0);
     GemmF32 gemm;
     gemm.m = batch, gemm.n = 16, gemm.k = 10;
     gemm.a = static_cast<const float *>(frame->inputs[0]), gemm.lda = 10;
@@ -26,10 +29,12 @@ int32_t run_mlp(sealift_frame *frame) {
     gemm.activation = kActivationRelu;
     gemm.c = static_cast<float *>(static_cast<void *>(frame->arena)), gemm.ldc = 16;
     gemm_f32(frame, gemm);
-  });
+    end_record(frame, 0, token);
+  }
   if (__builtin_expect(frame->error != 0, 0)) return failed(frame, 0);
   // 1 linear_sigmoid: model.py:11 fc2; model.py:11 sigmoid
-  record(frame, 1, [&]() SEALIFT_LANES_INLINE {
+  {
+    const uint64_t token = begin_record(frame, 1);
     GemmF32 gemm;
     gemm.m = batch, gemm.n = 1, gemm.k = 16;
     gemm.a = static_cast<const float *>(static_cast<const void *>(frame->arena)), gemm.lda = 16;
@@ -38,7 +43,8 @@ int32_t run_mlp(sealift_frame *frame) {
     gemm.activation = kActivationSigmoid;
     gemm.c = static_cast<float *>(frame->outputs[0]), gemm.ldc = 1;
     gemm_f32(frame, gemm);
-  });
+    end_record(frame, 1, token);
+  }
   if (__builtin_expect(frame->error != 0, 0)) return failed(frame, 1);
   return 0;
 }
