@@ -24,6 +24,7 @@ from sealift.package.write import PackagedModel, write_package
 from sealift.passes.assign_layouts import assign_layouts
 from sealift.passes.attach_epilogues import attach_epilogues
 from sealift.passes.drop_empty import drop_empty
+from sealift.passes.drop_unit_axes import drop_unit_axes
 from sealift.passes.fold_batch_norm import fold_batch_norm
 from sealift.passes.fuse_epilogues import activation_templates, fuse_epilogues
 from sealift.passes.group_rows import group_rows
@@ -131,6 +132,7 @@ def optimize(loops: Loops, s: Steps) -> Loops:
     loops = s("epilogues", fuse_epilogues, loops, templates)
     loops = s("layouts", assign_layouts, loops)
     loops = s("attach", attach_epilogues, loops)
+    loops = s("units", drop_unit_axes, loops)
     loops = s("rows", group_rows, loops)
     return s("names", name_kernels, loops)
 

@@ -198,12 +198,12 @@ template <class T> SEALIFT_INLINE T *scratch_at(sealift_frame *frame, int32_t wo
   return reinterpret_cast<T *>(frame->scratch + worker * frame->scratch_stride_bytes + offset_bytes);
 }
 
-// A kernel with its record point: a decrement and a branch when nothing listens.
-template <class F> SEALIFT_INLINE void record(sealift_frame *frame, int32_t kernel_id, F run) {
-  if (__builtin_expect(--frame->countdown != 0, 1)) return run();
-  const uint64_t token = frame->host->record_begin(frame, kernel_id);
-  run();
-  if (token != 0) frame->host->record_end(frame, kernel_id, token);
+// A kernel's record point: a decrement and a branch when nothing listens. `end_record` takes what `begin_record` gave.
+SEALIFT_INLINE uint64_t begin_record(sealift_frame *frame, int32_t kernel_id) {
+  return __builtin_expect(--frame->countdown != 0, 1) ? 0 : frame->host->record_begin(frame, kernel_id);
+}
+SEALIFT_INLINE void end_record(sealift_frame *frame, int32_t kernel_id, uint64_t token) {
+  if (__builtin_expect(token != 0, 0)) frame->host->record_end(frame, kernel_id, token);
 }
 
 }  // namespace

@@ -129,6 +129,10 @@ class ObjectCache:
         return self.directory / "objects" / key[:2] / f"{key[2:]}.o"
 
 
+GLUE = ("run.cpp", "model.cpp")  # sources without a loop of their own
+LONG_GLUE_CHARS = 20_000
+
+
 @dataclass(frozen=True)
 class Unit:
     """One compilation: a source for one instruction set."""
@@ -136,6 +140,11 @@ class Unit:
     source: str  # file name
     text: str
     isa: Isa
+
+    @property
+    def optimization(self) -> tuple[str, ...]:
+        """Long straight-line code that only fills in arguments (a deep network's run function) gains nothing from -O2 but compile time."""
+        return ("-O1",) if self.source in GLUE and len(self.text) > LONG_GLUE_CHARS else ()
 
     @property
     def object_name(self) -> str:
@@ -203,7 +212,7 @@ def _compile_unit(unit: Unit, directory: Path, toolchain: Toolchain, resources: 
     (directory / source).write_text(unit.text)
     includes = [f"-I{d}" for d in (".", *map(str, resources.include_dirs))]
     command = [
-        toolchain.compiler, *toolchain.flags, *unit.isa.flags, f"-DSEALIFT_TARGET_ISA={unit.isa.number}", f"-frandom-seed={unit.source}",
+        toolchain.compiler, *toolchain.flags, *unit.optimization, *unit.isa.flags, f"-DSEALIFT_TARGET_ISA={unit.isa.number}", f"-frandom-seed={unit.source}",
         *includes, *_neutral_paths(toolchain, directory, resources), "-c", source, "-o", unit.object_name,
     ]  # fmt: skip
     _run(command, directory, f"compiling {unit.source} for {unit.isa.name}")

@@ -2,6 +2,7 @@
 
 from sealift.ops import (
     attention,
+    bags,
     casts,
     choice,
     convolution,
@@ -25,6 +26,7 @@ from sealift.ops.table import TABLE
 
 _FILES = (
     attention,
+    bags,
     casts,
     choice,
     convolution,

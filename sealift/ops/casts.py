@@ -15,11 +15,13 @@ def to(b: Builder, self: Tensor, dtype: DType | None = None) -> Tensor:
 
 
 @op("aten.to.dtype_layout")
+@op("aten.to.device")
 def to_dtype_layout(b: Builder, self: Tensor, dtype: DType | None = None) -> Tensor:
     return b.cast(self, dtype or self.dtype)
 
 
 @op("aten.type_as.default", samples="type_as")
+@op("aten.to.other")
 def type_as(b: Builder, self: Tensor, other: Tensor) -> Tensor:
     return b.cast(self, other.dtype)
 

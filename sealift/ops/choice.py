@@ -14,15 +14,26 @@ from sealift.ops.table import op
 # ---- comparison and logic ------------------------------------------------------------------------------------------------------
 
 
-def _comparison(name: str, which: Prim) -> None:
+def _comparison(name: str, long_name: str, which: Prim) -> None:
     @op(f"aten.{name}.Tensor", samples=name)
     @op(f"aten.{name}.Scalar", samples=name)
+    @op(f"aten.{long_name}.Tensor", samples=name)
+    @op(f"aten.{long_name}.Scalar", samples=name)
     def compare(b: Builder, self: Tensor, other: Value) -> Tensor:
         return pointwise(b, lambda x, y: prim(which, x, y), self, other, round_scalars=True, dtype=DType.BOOL)
 
 
-for _name, _which in (("eq", Prim.EQ), ("ne", Prim.NE), ("lt", Prim.LT), ("le", Prim.LE), ("gt", Prim.GT), ("ge", Prim.GE)):
-    _comparison(_name, _which)
+_comparison("ne", "not_equal", Prim.NE)
+_comparison("lt", "less", Prim.LT)
+_comparison("le", "less_equal", Prim.LE)
+_comparison("gt", "greater", Prim.GT)
+_comparison("ge", "greater_equal", Prim.GE)
+
+
+@op("aten.eq.Tensor", samples="eq")
+@op("aten.eq.Scalar", samples="eq")
+def eq(b: Builder, self: Tensor, other: Value) -> Tensor:
+    return pointwise(b, lambda x, y: x.eq(y), self, other, round_scalars=True, dtype=DType.BOOL)
 
 
 def _logical(name: str, which: Prim) -> None:
@@ -32,6 +43,8 @@ def _logical(name: str, which: Prim) -> None:
 
     @op(f"aten.bitwise_{name}.Tensor", samples=f"bitwise_{name}")
     @op(f"aten.bitwise_{name}.Scalar", samples=f"bitwise_{name}")
+    @op(f"aten.__{name}__.Tensor", samples=f"bitwise_{name}")
+    @op(f"aten.__{name}__.Scalar", samples=f"bitwise_{name}")
     def bitwise(b: Builder, self: Tensor, other: Value) -> Tensor:
         return pointwise(b, lambda x, y: prim(which, x, y), self, other)
 
@@ -71,6 +84,7 @@ def masked_fill(b: Builder, self: Tensor, mask: Tensor, value: Value) -> Tensor:
 
 
 @op("aten.clamp.default", samples="clamp")
+@op("aten.clip.default", samples="clamp")
 def clamp(b: Builder, self: Tensor, min: Number | Dim | None = None, max: Number | Dim | None = None) -> Tensor:
     """NaN stays, and so does -0.0 at a bound of 0; a NaN bound makes everything NaN."""
     bounds = [v for v in (min, max) if v is not None]

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from sealift.ir.dim import Dim, dim
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Expr, Index
+from sealift.ir.loop.prim import Combine, Prim
 from sealift.ops.arguments import Size, as_int, as_sizes, refuse
-from sealift.ops.lang import Builder, IndexEntry, Number, S, Tensor, as_entry, select
+from sealift.ops.lang import Builder, IndexEntry, Number, S, Tensor, as_entry, checked, prim, select
 from sealift.ops.table import op
+from sealift.ops.views import narrowed
 
 
 def dtype_of(number: Number | Dim) -> DType:
@@ -189,3 +191,45 @@ def tril(b: Builder, self: Tensor, diagonal: Size = 0) -> Tensor:
 @op("aten.triu.default", samples="triu")
 def triu(b: Builder, self: Tensor, diagonal: Size = 0) -> Tensor:
     return _triangle(self, diagonal, lower=False)
+
+
+def _triangle_positions(b: Builder, row: int, col: int, offset: int, dtype: DType, lower: bool) -> Tensor:
+    """[2, count]: the rows and the columns of a triangle's places, row by row. Every place of the matrix learns which of them it is, and those
+    outside are written to a column that is then cut off."""
+    count = sum(max(0, min(r + offset + 1, col)) if lower else col - max(0, min(r + offset, col)) for r in range(row))
+    places = dim(row * col)
+
+    def inside(k: Dim) -> S:
+        across = S(Index(k % max(col, 1))) - S(Index(k // max(col, 1)))
+        return across <= offset if lower else across >= offset
+
+    nth = b.scan(Combine.SUM, Tensor(DType.I64, (places,), lambda i: inside(dim(0) + i[0]).cast(DType.I64).e), 0)  # type: ignore[operator]
+
+    def target(k: Dim) -> Expr:
+        return checked(prim(Prim.SELECT, inside(k), S(nth.at((k,))) - 1, count), dim(count + 1), negative=False)
+
+    def value(at: tuple[Dim, ...]) -> S:
+        row_of, col_of = S(Index(at[1] // max(col, 1))), S(Index(at[1] % max(col, 1)))
+        return select(S(Index(at[0])).eq(0), row_of, col_of).cast(dtype)
+
+    found = b.scatter(b.full((dim(2), dim(count + 1)), 0, dtype), (dim(2), places), lambda at: (at[0], target(at[1])), value)
+    return narrowed(found, 1, 0, count)
+
+
+@op("aten.tril_indices.default", samples="tril_indices")
+def tril_indices(b: Builder, row: int, col: int, offset: int = 0, dtype: DType | None = None) -> Tensor:
+    return _triangle_positions(b, row, col, offset, dtype or DType.I64, lower=True)
+
+
+@op("aten.triu_indices.default", samples="triu_indices")
+def triu_indices(b: Builder, row: int, col: int, offset: int = 0, dtype: DType | None = None) -> Tensor:
+    return _triangle_positions(b, row, col, offset, dtype or DType.I64, lower=False)
+
+
+@op("aten.one_hot.default", samples="nn.functional.one_hot")
+def one_hot(b: Builder, self: Tensor, num_classes: int = -1) -> Tensor:
+    if num_classes < 0:
+        refuse("one_hot without the number of classes: the size of the result depends on values")
+    return Tensor(
+        DType.I64, (*self.shape, dim(num_classes)), lambda i: S(checked(S(self.at(i[:-1])), dim(num_classes), negative=False)).eq(S(as_entry(i[-1]))).cast(DType.I64).e
+    )

@@ -108,6 +108,8 @@ def take(b: Builder, self: Tensor, index: Tensor) -> Tensor:
 
 
 @op("aten.cat.default", samples="cat")
+@op("aten.concat.default", samples="cat")
+@op("aten.concatenate.default", samples="cat")
 def cat(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """An empty tensor of rank 1 joins with anything."""
     result = result_type([operand_kind(t) for t in tensors])
@@ -127,6 +129,33 @@ def stack(b: Builder, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     along = normalize_dim(dim, tensors[0].rank + 1)
     result = result_type([operand_kind(t) for t in tensors])
     return b.concat([unsqueezed(b.cast(t, result), along) for t in tensors], along)
+
+
+@op("aten.hstack.default", samples="hstack")
+def hstack(b: Builder, tensors: Sequence[Tensor]) -> Tensor:
+    lined = [reshaped(t, (1,)) if t.rank == 0 else t for t in tensors]
+    result: Tensor = cat(b, lined, 0 if lined[0].rank == 1 else 1)
+    return result
+
+
+@op("aten.vstack.default", samples="vstack")
+def vstack(b: Builder, tensors: Sequence[Tensor]) -> Tensor:
+    result: Tensor = cat(b, [reshaped(t, (1, t.numel)) if t.rank < 2 else t for t in tensors], 0)
+    return result
+
+
+@op("aten.meshgrid.default", samples="meshgrid")
+@op("aten.meshgrid.indexing", samples="meshgrid")
+def meshgrid(b: Builder, tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Tensor k along dimension k of the grid; "xy" swaps the first two dimensions."""
+    lines = [reshaped(t, (t.numel,)) for t in tensors]
+    places = list(range(len(lines)))
+    if indexing == "xy" and len(lines) > 1:
+        places[:2] = 1, 0
+    sizes = [dim(0)] * len(lines)
+    for place, line in zip(places, lines):
+        sizes[place] = line.shape[0]
+    return tuple(Tensor(line.dtype, tuple(sizes), lambda i, line=line, place=place: line.at((i[place],))) for place, line in zip(places, lines))  # type: ignore[misc]
 
 
 @op("aten.roll.default", samples="roll")

@@ -305,3 +305,47 @@ def safe_softmax(b: Builder, self: Tensor, dim: int, dtype: DType | None = None)
     top = keep_dims(fold(b, Combine.MAX, t, (along,)), (along,), t.shape)
     weights = softmax_of(b, t, along)
     return b.cast(b.pointwise(lambda w, m: select(m.eq(-math.inf), 0, w), weights, top), result)
+
+
+def _scaled_to_norm(b: Builder, v: Tensor, g: Tensor, dim_: int) -> tuple[Tensor, Tensor]:
+    """v * (g / |v|) with the norm over all dimensions but one, and the norm in g's shape. dim_ -1: over all."""
+    t = b.cast(v, v.dtype.compute)
+    dims = [d for d in range(v.rank) if dim_ == -1 or d != normalize_dim(dim_, v.rank)]
+    squares = keep_dims(fold(b, Combine.SUM, t, dims, lambda x, index: x * x), dims, v.shape)
+    norm = b.materialize(b.pointwise(lambda x: prim(Prim.SQRT, x), squares))
+    scaled = b.pointwise(lambda x, m, n: x * (m / n), t, b.cast(g, t.dtype), norm)
+    return b.cast(scaled, v.dtype), reshaped(norm, g.shape)
+
+
+@op("aten._weight_norm.default", rtol=2e-6, atol=1e-6)
+def weight_norm(b: Builder, v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    return _scaled_to_norm(b, v, g, dim)[0]
+
+
+@op("aten._weight_norm_interface.default", rtol=2e-6, atol=1e-6)
+def weight_norm_interface(b: Builder, v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
+    return _scaled_to_norm(b, v, g, dim)
+
+
+@op("aten.instance_norm.default", samples="nn.functional.instance_norm", rtol=2e-5, atol=2e-6)
+def instance_norm(
+    b: Builder,
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """A group norm with a channel a group; in eval with running statistics, a batch norm."""
+    if not use_input_stats:
+        result: Tensor = batch_norm(b, input, weight, bias, running_mean, running_var, False, momentum, eps, cudnn_enabled)
+        return result
+    if running_mean is not None:
+        refuse("an instance norm that updates its running statistics")
+    channels = as_int(input.shape[1], "the number of channels of an instance norm")
+    result = group_norm(b, input, channels, weight, bias, eps)
+    return result

@@ -71,3 +71,17 @@ def _padding_rows(name: str, place: Callable[[IndexEntry, Dim], IndexEntry]) -> 
 
 _padding_rows("reflection", _reflected)
 _padding_rows("replication", _nearest)
+
+
+def _around(i: IndexEntry, size: Dim) -> IndexEntry:
+    """-1 is the last, size is 0."""
+    return i % size if isinstance(i, Dim) else prim(Prim.REMAINDER, S(i), S(Index(size))).e
+
+
+@op("aten.pad.default", samples="nn.functional.pad")
+def pad(b: Builder, self: Tensor, pad: Sequence[Size], mode: str = "constant", value: float | None = None) -> Tensor:
+    if mode == "constant":
+        result: Tensor = constant_pad_nd(b, self, pad, 0 if value is None else value)
+        return result
+    place = {"reflect": _reflected, "replicate": _nearest, "circular": _around}[mode]
+    return _mapped(self, pad, place)

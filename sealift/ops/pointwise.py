@@ -53,6 +53,7 @@ def add(b: Builder, self: Tensor, other: Value, alpha: Number = 1) -> Tensor:
 
 @op("aten.sub.Tensor", samples="sub", rtol=1e-6, atol=1e-6)
 @op("aten.sub.Scalar", rtol=1e-6, atol=1e-6)
+@op("aten.subtract.Tensor", samples="sub", rtol=1e-6, atol=1e-6)
 def sub(b: Builder, self: Tensor, other: Value, alpha: Number = 1) -> Tensor:
     return pointwise(b, lambda x, y: x - scaled(y, alpha), self, other)
 
@@ -65,12 +66,15 @@ def rsub(b: Builder, self: Tensor, other: Value, alpha: Number = 1) -> Tensor:
 
 @op("aten.mul.Tensor", samples="mul")
 @op("aten.mul.Scalar")
+@op("aten.multiply.Tensor", samples="mul")
 def mul(b: Builder, self: Tensor, other: Value) -> Tensor:
     return pointwise(b, times, self, other)
 
 
 @op("aten.div.Tensor", samples="div")
 @op("aten.div.Scalar")
+@op("aten.divide.Tensor", samples="div")
+@op("aten.true_divide.Tensor", samples="div")
 def div(b: Builder, self: Tensor, other: Value) -> Tensor:
     return pointwise(b, lambda x, y: x / y, self, other, to_float=True)
 
@@ -109,11 +113,13 @@ def fmod(b: Builder, self: Tensor, other: Value) -> Tensor:
 
 
 @op("aten.maximum.default", samples="maximum")
+@op("aten.max.other", samples="max")
 def maximum_(b: Builder, self: Tensor, other: Tensor) -> Tensor:
     return pointwise(b, lambda x, y: x | y if x.dtype is DType.BOOL else maximum(x, y), self, other)
 
 
 @op("aten.minimum.default", samples="minimum")
+@op("aten.min.other", samples="min")
 def minimum_(b: Builder, self: Tensor, other: Tensor) -> Tensor:
     return pointwise(b, lambda x, y: x & y if x.dtype is DType.BOOL else minimum(x, y), self, other)
 

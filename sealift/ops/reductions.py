@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sealift.ir.dim import Dim, dim, product
+from sealift.ir.dim import Dim, dim, is_positive, product
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Index
 from sealift.ir.loop.prim import ArgCombine, Combine, Prim
 from sealift.ops.arguments import normalize_dims, refuse
 from sealift.ops.lang import Builder, Number, S, Tensor, broadcast_index, maximum, normalize_dim, prim
 from sealift.ops.table import op
-from sealift.ops.views import reshaped
+from sealift.ops.views import narrowed, reshaped
 
 Dims = Sequence[int] | int | None
 
@@ -129,7 +129,7 @@ def winner(b: Builder, self: Tensor, dims: Sequence[int], top: bool) -> Tensor:
     return fold(b, ArgCombine.ARGMAX if top else ArgCombine.ARGMIN, comparable, dims)
 
 
-def _value_and_position(b: Builder, self: Tensor, dim: int, keepdim: bool, top: bool) -> tuple[Tensor, Tensor]:
+def value_and_position(b: Builder, self: Tensor, dim: int, keepdim: bool, top: bool) -> tuple[Tensor, Tensor]:
     along = normalize_dim(dim, self.rank)
     if self.rank == 0:
         return self, b.full((), 0, DType.I64)
@@ -140,12 +140,12 @@ def _value_and_position(b: Builder, self: Tensor, dim: int, keepdim: bool, top: 
 
 @op("aten.max.dim", samples="max")
 def max_dim(b: Builder, self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    return _value_and_position(b, self, dim, keepdim, top=True)
+    return value_and_position(b, self, dim, keepdim, top=True)
 
 
 @op("aten.min.dim", samples="min")
 def min_dim(b: Builder, self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    return _value_and_position(b, self, dim, keepdim, top=False)
+    return value_and_position(b, self, dim, keepdim, top=False)
 
 
 def _position(b: Builder, self: Tensor, dim: int | None, keepdim: bool, top: bool) -> Tensor:
@@ -244,7 +244,8 @@ _variance_rows("std", root=True)
 
 
 @op("aten.count_nonzero.dim_IntList", samples="count_nonzero")
-def count_nonzero(b: Builder, self: Tensor, dim: Dims) -> Tensor:
+@op("aten.count_nonzero.default", samples="count_nonzero")
+def count_nonzero(b: Builder, self: Tensor, dim: Dims = None) -> Tensor:
     return _total(b, Combine.SUM, b.cast(self, DType.BOOL), normalize_dims(dim, self.rank), False, DType.I64)
 
 
@@ -282,3 +283,20 @@ def logsumexp(b: Builder, self: Tensor, dim: Dims, keepdim: bool = False) -> Ten
     total = fold(b, Combine.SUM, t, dims, lambda x, index: prim(Prim.EXP, x - S(shift.at(broadcast_index(index, shift.shape)))))
     flat = reshaped(shift, total.shape)
     return b.cast(_finished(b.pointwise(lambda s, m: prim(Prim.LOG, s) + m, total, flat), self, dims, keepdim), result)
+
+
+@op("aten.diff.default", samples="diff")
+def diff(b: Builder, self: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """Each element less the one before, n times; of bool whether they differ."""
+    along = normalize_dim(dim, self.rank)
+    parts = [t for t in (prepend, self, append) if t is not None]
+    t = self if len(parts) == 1 else b.concat([b.cast(p, self.dtype) for p in parts], along)
+    for _ in range(n):
+        size = t.shape[along]
+        if not is_positive(size):
+            if size.is_const:
+                return narrowed(t, along, 0, 0)
+            refuse(f"the difference along a dimension of {size}, which may be empty")
+        before, after = narrowed(t, along, 0, size - 1), narrowed(t, along, 1, size - 1)
+        t = b.pointwise(lambda x, y: x.ne(y) if x.dtype is DType.BOOL else y - x, before, after)
+    return t

@@ -83,12 +83,14 @@ for _name, _which in (("floor", Prim.FLOOR), ("ceil", Prim.CEIL), ("trunc", Prim
 
 
 @op("aten.abs.default", samples="abs")
+@op("aten.absolute.default", samples="abs")
 def absolute(b: Builder, self: Tensor) -> Tensor:
     keeps = self.dtype in (DType.BOOL, DType.U8)
     return self if keeps else pointwise(b, lambda x: prim(Prim.ABS, x), self)
 
 
 @op("aten.neg.default", samples="neg")
+@op("aten.negative.default", samples="neg")
 def neg(b: Builder, self: Tensor) -> Tensor:
     return pointwise(b, lambda x: -x, self)
 

@@ -139,6 +139,17 @@ def reshape(b: Builder, self: Tensor, shape: Sequence[Size]) -> Tensor:
     return reshaped(self, shape)
 
 
+@op("aten.view_as.default", samples="view_as")
+@op("aten.reshape_as.default", samples="reshape_as")
+def reshape_as(b: Builder, self: Tensor, other: Tensor) -> Tensor:
+    return reshaped(self, other.shape)
+
+
+@op("aten.ravel.default", samples="ravel")
+def ravel(b: Builder, self: Tensor) -> Tensor:
+    return reshaped(self, (self.numel,))
+
+
 @op("aten.flatten.using_ints", samples="flatten")
 def flatten(b: Builder, self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     start, end = normalize_dim(start_dim, self.rank), normalize_dim(end_dim, self.rank)
@@ -157,7 +168,36 @@ def permute(b: Builder, self: Tensor, dims: Sequence[int]) -> Tensor:
     return permuted(self, [normalize_dim(d, self.rank) for d in dims])
 
 
+@op("aten.movedim.int", samples="movedim")
+@op("aten.movedim.intlist", samples="movedim")
+@op("aten.moveaxis.int", samples="movedim")
+@op("aten.moveaxis.intlist", samples="movedim")
+def movedim(b: Builder, self: Tensor, source: Sequence[int] | int, destination: Sequence[int] | int) -> Tensor:
+    """The listed dimensions at new places, the others in the order they had."""
+    from_, to = ([normalize_dim(d, self.rank) for d in (x if isinstance(x, Sequence) else (x,))] for x in (source, destination))
+    placed = dict(zip(to, from_))
+    rest = iter(d for d in range(self.rank) if d not in from_)
+    return permuted(self, [placed[d] if d in placed else next(rest) for d in range(self.rank)])
+
+
+@op("aten.swapaxes.default", samples="transpose")
+def swapaxes(b: Builder, self: Tensor, axis0: int, axis1: int) -> Tensor:
+    result: Tensor = transpose(b, self, axis0, axis1)
+    return result
+
+
+@op("aten.mT.default", samples="adjoint")
+def matrix_transpose(b: Builder, self: Tensor) -> Tensor:
+    return swapped(self, self.rank - 2, self.rank - 1)
+
+
+@op("aten.numpy_T.default", samples="T")
+def reverse_dims(b: Builder, self: Tensor) -> Tensor:
+    return permuted(self, tuple(reversed(range(self.rank))))
+
+
 @op("aten.transpose.int", samples="transpose")
+@op("aten.swapdims.default", samples="transpose")
 def transpose(b: Builder, self: Tensor, dim0: int, dim1: int) -> Tensor:
     return swapped(self, normalize_dim(dim0, self.rank), normalize_dim(dim1, self.rank)) if self.rank else self
 
@@ -168,6 +208,7 @@ def t(b: Builder, self: Tensor) -> Tensor:
 
 
 @op("aten.expand.default", samples="expand")
+@op("aten.broadcast_to.default", samples="broadcast_to")
 def expand(b: Builder, self: Tensor, size: Sequence[Size]) -> Tensor:
     added = len(size) - self.rank
     wanted = as_sizes(size)
@@ -255,6 +296,26 @@ def repeat(b: Builder, self: Tensor, repeats: Sequence[Size]) -> Tensor:
     return reshaped(apart, [r * s for r, s in zip(times, sizes)])
 
 
+@op("aten.tile.default", samples="tile")
+def tile(b: Builder, self: Tensor, dims: Sequence[Size]) -> Tensor:
+    """repeat, with leading ones where `dims` is short."""
+    result: Tensor = repeat(b, self, [*[1] * (self.rank - len(dims)), *dims])
+    return result
+
+
+@op("aten.repeat_interleave.self_int", samples="repeat_interleave")
+def repeat_interleave(b: Builder, self: Tensor, repeats: Size, dim: int | None = None, output_size: Size | None = None) -> Tensor:
+    """Each element along a dimension `repeats` times in a row; without a dimension, of the flat tensor."""
+    if dim is None:
+        flat: Tensor = repeat_interleave(b, reshaped(self, (self.numel,)), repeats, 0)
+        return flat
+    along = normalize_dim(dim, self.rank)
+    wide = unsqueezed(self, along + 1)
+    times = as_sizes((repeats,))[0]
+    apart = expanded(wide, (*wide.shape[: along + 1], times, *wide.shape[along + 2 :]))
+    return reshaped(apart, (*self.shape[:along], self.shape[along] * times, *self.shape[along + 1 :]))
+
+
 @op("aten.split_with_sizes.default", samples="split_with_sizes")
 def split_with_sizes(b: Builder, self: Tensor, split_sizes: Sequence[Size], dim: int = 0) -> tuple[Tensor, ...]:
     along = normalize_dim(dim, self.rank)
@@ -266,7 +327,14 @@ def split_with_sizes(b: Builder, self: Tensor, split_sizes: Sequence[Size], dim:
     return tuple(parts)
 
 
+@op("aten.split.sizes", samples="split_with_sizes")
+def split_sizes(b: Builder, self: Tensor, split_size: Sequence[Size], dim: int = 0) -> tuple[Tensor, ...]:
+    result: tuple[Tensor, ...] = split_with_sizes(b, self, split_size, dim)
+    return result
+
+
 @op("aten.split.Tensor", samples="split")
+@op("aten.unsafe_split.Tensor", samples="unsafe_split")
 def split(b: Builder, self: Tensor, split_size: Size, dim: int = 0) -> tuple[Tensor, ...]:
     along = normalize_dim(dim, self.rank)
     size, step = as_int(self.shape[along], "the size of a dimension that is split"), as_int(split_size, "the size of a part")
@@ -275,6 +343,7 @@ def split(b: Builder, self: Tensor, split_size: Size, dim: int = 0) -> tuple[Ten
 
 
 @op("aten.chunk.default", samples="chunk")
+@op("aten.unsafe_chunk.default", samples="unsafe_chunk")
 def chunk(b: Builder, self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     size = as_int(self.shape[normalize_dim(dim, self.rank)], "the size of a dimension that is split")
     if size == 0:

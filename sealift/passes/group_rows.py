@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sealift.diag.loc import union
 from sealift.ir.loop.expr import Buffer, Expr
+from sealift.ir.loop.operands import is_identity
 from sealift.ir.loop.rewrite import replace_buffers, stage_loads
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, Stage, outputs_of
 from sealift.ir.loop.vector_axis import vector_axis
@@ -90,7 +91,8 @@ def _common_rows(stages: tuple[Stage, ...]) -> int:
         alone = natural_rows(s)
         # A stage with no axis left inside the row is computed once a row, wherever its vector axis would have been.
         limits.append(len(s.axes) if isinstance(s, Map) else alone)
-    shared = {b.name for s in stages for b in outputs_of(s)}
+    written = {b.name for s in stages for b in outputs_of(s)}
+    shared = written & {load.buffer.name for s in stages for load in stage_loads(s)}  # what one stage hands to another
     for rows in range(min(limits), 0, -1):
         if all(_is_row_stage(s, rows, stages[0], shared) for s in stages):
             return rows
@@ -104,10 +106,10 @@ def _is_row_stage(stage: Stage, rows: int, first: Stage, shared: set[str]) -> bo
     alone = natural_rows(stage)
     if alone != rows and not (isinstance(stage, Map) and len(stage.axes) == rows):
         return False
-    here = tuple(a.dim for a in stage.axes[:rows])
-    if isinstance(stage, Map) and stage.index[:rows] != here:
+    axes = stage.axes[:rows]
+    if isinstance(stage, Map) and stage.out.name in shared and not is_identity(stage.index[:rows], axes):
         return False
-    return all(load.index[:rows] == here for load in stage_loads(stage) if load.buffer.name in shared)
+    return all(is_identity(load.index[:rows], axes) for load in stage_loads(stage) if load.buffer.name in shared)
 
 
 def _keep_in_rows(loops: Loops) -> Loops:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sealift.ir.dim import Dim, dim, is_at_most
+from sealift.ir.dim import ONE, ZERO, Dim, dim, is_at_most
 from sealift.ir.dtype import DType
-from sealift.ir.loop.expr import CheckIndex, Const, Expr, Index, Inside, Load, Op, rewrite
+from sealift.ir.loop.expr import CheckIndex, Const, Expr, Index, Inside, Load, Op, rewrite, substitute
 from sealift.ir.loop.prim import Prim
 from sealift.ir.loop.rewrite import map_expressions
-from sealift.ir.loop.types import Kernel, Loops
+from sealift.ir.loop.types import Call, Kernel, Loops, Map, Reduce, Stage
 
 
 def simplify_expressions(loops: Loops) -> Loops:
@@ -23,8 +23,21 @@ def simplify_expressions(loops: Loops) -> Loops:
 
 
 def _simplify_kernel(kernel: Kernel) -> Kernel:
-    stages = tuple(map_expressions(s, simplify) for s in kernel.stages)
+    stages = tuple(map_expressions(_at_zero(s), simplify) for s in kernel.stages)
     return kernel if stages == kernel.stages else replace(kernel, stages=stages)
+
+
+def _at_zero(stage: Stage) -> Stage:
+    """An axis with one position is 0 wherever it stands, so that every reader and writer says it alike."""
+    if isinstance(stage, Call):
+        return stage
+    only = {a.sym: ZERO for a in (*stage.axes, *(stage.reduced if isinstance(stage, Reduce) else ())) if a.extent == ONE}
+    if not only:
+        return stage
+    at_zero = map_expressions(stage, lambda root: substitute(root, only))
+    if isinstance(at_zero, Map):
+        return replace(at_zero, index=tuple(i if isinstance(i, Expr) else i.substitute(only) for i in at_zero.index))
+    return at_zero
 
 
 def simplify(root: Expr) -> Expr:

@@ -103,7 +103,8 @@ class _KernelEmitter:
     # ---- families ----
 
     def _family_step(self, position: int, kernel: Kernel, call: Call, steps: Lines) -> None:
-        steps.open(f"record(frame, {position}, [&]() SEALIFT_LANES_INLINE")
+        steps.open("")
+        steps.add(f"const uint64_t token = begin_record(frame, {position});")
 
         def pointer(b: Buffer, layout: int) -> str:
             kind = STORAGE[b.dtype] if layout == ROW_MAJOR else "float"
@@ -119,7 +120,8 @@ class _KernelEmitter:
             places = ", ".join(self._void(b, ROW_MAJOR, False) for b in buffers)
             steps.add(f"Task<{len(buffers)}> task = {{frame, {{{places}}}}};")
         self.source.scratch.append(emit_call(call, CallContext(pointer, self.names), steps, epilogue))
-        steps.close(");")
+        steps.add(f"end_record(frame, {position}, token);")
+        steps.close()
 
     def _void(self, b: Buffer, layout: int, writable: bool, groups: int = 0) -> str:
         place = self.place(b, layout, groups)
@@ -138,11 +140,13 @@ class _KernelEmitter:
         elif nest.row is not None:
             count = nest.row.extent
         name = self._function(position, kernel, buffers, nest)
-        steps.open(f"record(frame, {position}, [&]() SEALIFT_LANES_INLINE")
+        steps.open("")
+        steps.add(f"const uint64_t token = begin_record(frame, {position});")
         places = ", ".join(self._void(b, ROW_MAJOR, False) for b in buffers)
         steps.add(f"Task<{max(len(buffers), 1)}> task = {{frame, {{{places}}}}};")
         steps.add(f"dispatch(frame, {self.size(count)}, {self.size(nest.elements)}, {name}, &task);")
-        steps.close(");")
+        steps.add(f"end_record(frame, {position}, token);")
+        steps.close()
 
     def _function(self, position: int, kernel: Kernel, buffers: list[Buffer], nest: KernelNest, parameters: str = TASK_PARAMETERS) -> str:
         """The name of the kernel's function, written now or for an earlier kernel of the same text."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sealift.diag.errors import InternalError
-from sealift.ir.dim import ZERO, Dim, Sym
+from sealift.ir.dim import ONE, ZERO, Dim, Sym
 from sealift.ir.dtype import DType
 from sealift.ir.graph.verify import broken
 from sealift.ir.loop.expr import Bound, Buffer, CheckIndex, Expr, Index, Inside, Load, Op
@@ -128,7 +128,7 @@ class _Checker:
                     for axes, index in here.get(load.buffer.name, ()):
                         to_reader = {a.sym: b.dim for a, b in zip(axes, stage.axes[:rows], strict=True)}
                         renamed = tuple(i if isinstance(i, Expr) else i.substitute(to_reader) for i in index)
-                        self.aligned(load, renamed, {a.sym for a in stage.axes[:rows]})
+                        self.aligned(load, renamed, {a.sym for a in stage.axes[:rows] if a.extent != ONE})
                 here.setdefault(stage.out.name, []).append((stage.axes[:rows], _written_at(stage)))
             for b in outputs_of(stage):
                 self.check_listed(b)
@@ -142,6 +142,7 @@ class _Checker:
                 raise self.fail(8, f"row buffer %{b.name} is used in {self.row_kernel[b.name]} and in {kernel.name}")
 
     def aligned(self, load: Load, written: Entries, rows: set[Sym]) -> None:
+        """A row axis with one position does not count: wherever it is missing, 0 stands for it."""
         for d, (entry, place) in enumerate(zip(load.index, written, strict=True)):
             if isinstance(place, Expr) or isinstance(entry, Expr):
                 involved = not isinstance(place, Expr) and not rows.isdisjoint(place.symbols)
