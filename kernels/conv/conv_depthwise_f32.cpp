@@ -23,7 +23,8 @@ struct DepthwiseTile {
   int64_t ldc, count;
   const float *bias, *residual;
   int64_t ldr;
-  int64_t fetch_rows;      // rows of x below, to be fetched for the next line
+  const float *fetch;      // what a later tile reads first, fetch_rows by positions * stride
+  int64_t fetch_rows;
   bool relu, post_relu;
 };
 
@@ -56,12 +57,13 @@ void depthwise_tile(const DepthwiseTile &t) {
       }
       x += row_step;
     }
-    if (t.fetch_rows > 0 && j % 16 == 0) { // the rows that the line below needs besides
-      for (int64_t r = t.fetch_rows; r > 0; r--, x += row_step) {
+    if (j % 16 == 0) { // a line of cache
+      const float *fetch = t.fetch + j;
+      for (int64_t r = t.fetch_rows; r > 0; r--, fetch += t.row - kPositions * kStride * column_step) {
 #pragma GCC unroll 32
-        for (int column = 0; column < kColumns; column++, x += column_step) {
-          if (column >= kColumns - kPositions * kStride) __builtin_prefetch(x, 0, 2);
-          asm("" : "+r"(x));
+        for (int column = 0; column < kPositions * kStride; column++, fetch += column_step) {
+          __builtin_prefetch(fetch, 0, 3);
+          asm("" : "+r"(fetch));
         }
       }
     }
@@ -82,16 +84,17 @@ void depthwise_tile(const DepthwiseTile &t) {
 using DepthwiseKernel = void (*)(const DepthwiseTile &);
 
 // Rows of out are cut into tiles of the most positions and a shorter last one, so one kernel serves all that lie inside x.
-#define SEALIFT_DEPTHWISE_ROW(taps, stride, most)                                                                                                     \
-  {depthwise_tile<taps, stride, most, false>, depthwise_tile<taps, stride, 1, true>, depthwise_tile<taps, stride, 2, true>,                          \
-   depthwise_tile<taps, stride, 3, true>, depthwise_tile<taps, stride, 4, true>, depthwise_tile<taps, stride, 5, true>,                              \
-   depthwise_tile<taps, stride, 6, true>, most > 6 ? depthwise_tile<taps, stride, 7, true> : nullptr, most > 6 ? depthwise_tile<taps, stride, 8, true> : nullptr}
-constexpr int kMost7 = kWidth == 16 ? 8 : 6; // accumulators, a row's weights and one input fill the registers
+#define SEALIFT_DEPTHWISE_FOUR(taps, stride, most)                                                                                              \
+  depthwise_tile<taps, stride, most, false>, depthwise_tile<taps, stride, 1, true>, depthwise_tile<taps, stride, 2, true>,                     \
+      depthwise_tile<taps, stride, 3, true>, depthwise_tile<taps, stride, 4, true>
+#define SEALIFT_DEPTHWISE_SIX(taps, most) SEALIFT_DEPTHWISE_FOUR(taps, 1, most), depthwise_tile<taps, 1, 5, true>, depthwise_tile<taps, 1, 6, true>
+constexpr int kMost[3][2] = {{8, 4}, {8, 4}, {6, 4}}; // 7 taps: the sums, a row's weights and one input fill 16 registers
 const DepthwiseKernel kDepthwiseKernels[3][2][1 + kMaxPositions] = { // 3, 5, 7 taps a row; stride 1, 2; the one inside, then by positions
-    {SEALIFT_DEPTHWISE_ROW(3, 1, 8), SEALIFT_DEPTHWISE_ROW(3, 2, 8)},
-    {SEALIFT_DEPTHWISE_ROW(5, 1, 8), SEALIFT_DEPTHWISE_ROW(5, 2, 8)},
-    {SEALIFT_DEPTHWISE_ROW(7, 1, kMost7), SEALIFT_DEPTHWISE_ROW(7, 2, kMost7)}};
-#undef SEALIFT_DEPTHWISE_ROW
+    {{SEALIFT_DEPTHWISE_SIX(3, 8), depthwise_tile<3, 1, 7, true>, depthwise_tile<3, 1, 8, true>}, {SEALIFT_DEPTHWISE_FOUR(3, 2, 4)}},
+    {{SEALIFT_DEPTHWISE_SIX(5, 8), depthwise_tile<5, 1, 7, true>, depthwise_tile<5, 1, 8, true>}, {SEALIFT_DEPTHWISE_FOUR(5, 2, 4)}},
+    {{SEALIFT_DEPTHWISE_SIX(7, 6)}, {SEALIFT_DEPTHWISE_FOUR(7, 2, 4)}}};
+#undef SEALIFT_DEPTHWISE_SIX
+#undef SEALIFT_DEPTHWISE_FOUR
 
 struct Range {
   int64_t from, to; // taps whose position lies in [0, size)
@@ -145,15 +148,13 @@ void fast_line(const ConvF32 &c, int64_t n, int64_t h, int64_t c0, int64_t end) 
   if (c1 < end)
     for (int64_t w = 0; w < c.out_w; w++) any_position(c, n, h, w, c1, end);
   if (c0 == c1) return;
-  const int64_t most = c.kernel_w == 7 ? kMost7 : kMaxPositions;
+  const int64_t most = kMost[c.kernel_w / 2 - 1][c.stride_w - 1];
   const int64_t y0 = h * c.stride_h - c.pad_h;
   const Range rows = taps_inside(y0, 1, c.kernel_h, c.in_h);
   const bool in_registers = finishes_in_registers(c);
   DepthwiseTile t;
   t.row = c.x_strides[1], t.column = c.x_strides[2];
   t.rows = rows.to - rows.from, t.w_stride = c.out_c;
-  const int64_t below = c.in_h - (y0 + c.kernel_h);
-  t.fetch_rows = below <= 0 ? 0 : below < c.stride_h ? below : c.stride_h;
   t.ldc = c.out_strides[2], t.count = c1 - c0, t.ldr = c.residual_strides[2];
   t.relu = in_registers && c.activation == kActivationRelu;
   t.post_relu = in_registers && c.post_activation == kActivationRelu;
@@ -164,6 +165,14 @@ void fast_line(const ConvF32 &c, int64_t n, int64_t h, int64_t c0, int64_t end) 
     positions = c.out_w - w0 < most ? c.out_w - w0 : most;
     const int64_t x0 = w0 * c.stride_w - c.pad_w, columns = (positions - 1) * c.stride_w + c.kernel_w;
     const Range inside = taps_inside(x0, 1, columns, c.in_w);
+    // Along a row of stride 1 the row below is fetched for the next line of out (a fifth faster where x exceeds L2); of stride 2, whose lines share
+    // little, the rest of the newest rows for the next tile (a tenth).
+    t.fetch = image + (y0 + c.kernel_h) * t.row + (x0 + c.kernel_w - c.stride_w) * t.column;
+    t.fetch_rows = y0 + c.kernel_h < c.in_h ? 1 : 0;
+    if (c.stride_w == 2) {
+      t.fetch = image + (y0 + c.kernel_h - 2) * t.row + (x0 + columns) * t.column;
+      t.fetch_rows = y0 + c.kernel_h <= c.in_h && x0 + columns + most * 2 <= c.in_w && c.kernel_h >= 2 ? 2 : 0;
+    }
     const bool whole = inside.from == 0 && inside.to == columns && positions == most;
     t.columns = (uint64_t(1) << inside.to) - (uint64_t(1) << inside.from);
     t.x = image + (y0 + rows.from) * t.row + x0 * t.column;
