@@ -13,7 +13,7 @@ CXX_FILES := $(shell find runtime bindings \( -name '*.cpp' -o -name '*.h' -o -n
 TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check format golden bench wheel sanitize compat clean
+.PHONY: help dev demo test check format golden fuzz bench wheel sanitize compat clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ format: dev ## format every file
 golden: dev ## accept the printed IR and C++ of the expect tests; review the difference before you commit it
 	EXPECTTEST_ACCEPT=1 SEALIFT_ACCEPT=1 $(PY) -m pytest -q tests -k "expect or golden" || true
 	$(PY) docs/supported.py
+	$(PY) docs/architecture_example.py
+
+fuzz: dev ## random graphs through every pass and the compiler, for longer than `make test` has time for
+	$(PY) -m pytest -q tests/passes -m slow
 
 bench: dev ## measure beside AOTInductor in one run and write docs/performance.md (about half an hour)
 	$(PY) benchmarks/bench.py --write docs/performance.md

@@ -211,9 +211,10 @@ def _compile_unit(unit: Unit, directory: Path, toolchain: Toolchain, resources: 
     source = f"{unit.isa.name}_{unit.source}"
     (directory / source).write_text(unit.text)
     includes = [f"-I{d}" for d in (".", *map(str, resources.include_dirs))]
+    defines = [f"-DSEALIFT_TARGET_ISA={unit.isa.number}", f"-frandom-seed={unit.source}"]
     command = [
-        toolchain.compiler, *toolchain.flags, *unit.optimization, *unit.isa.flags, f"-DSEALIFT_TARGET_ISA={unit.isa.number}", f"-frandom-seed={unit.source}",
-        *includes, *_neutral_paths(toolchain, directory, resources), "-c", source, "-o", unit.object_name,
+        toolchain.compiler, *toolchain.flags, *unit.optimization, *unit.isa.flags, *defines, *includes,
+        *_neutral_paths(toolchain, directory, resources), "-c", source, "-o", unit.object_name,
     ]  # fmt: skip
     _run(command, directory, f"compiling {unit.source} for {unit.isa.name}")
     toolchain.cache.put(key, target.read_bytes())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sealift.ir.dim import ONE
+from sealift.ir.dim import ONE, ZERO
 from sealift.ir.loop.expr import Buffer, Expr, Load, rewrite
 from sealift.ir.loop.rewrite import map_expressions
-from sealift.ir.loop.types import Axis, Call, Kernel, Loops, Map, Reduce, Stage, outputs_of
+from sealift.ir.loop.types import Axis, Call, Kernel, Loops, Map, Reduce, Scan, Stage, outputs_of
 
 
 def drop_unit_axes(loops: Loops) -> Loops:
@@ -45,6 +45,8 @@ def _drop(stage: Stage, squeezed: dict[str, Buffer]) -> Stage:
     stage = map_expressions(stage, lambda root: rewrite(root, read))
     if isinstance(stage, Call):
         return stage
+    if isinstance(stage, Scan) and stage.along.extent == ONE:  # the prefix of one element is that element
+        stage = Map(stage.out, stage.axes, tuple(ZERO if a.extent == ONE else a.dim for a in stage.axes), stage.value)
     out = squeezed.get(stage.out.name, stage.out)
     if isinstance(stage, Map):
         index = tuple(i for i, n in zip(stage.index, stage.out.shape) if n != ONE or stage.out.name not in squeezed)

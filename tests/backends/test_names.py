@@ -8,12 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sealift import pipeline
 from sealift.backends.cpp.kernel import emit_kernels, size_names
 from sealift.backends.cpp.model import emit_sources
 from sealift.backends.cpp.spelling import identifier, unique_identifiers
 from sealift.ir.graph.text import parse_graph
 from sealift.ir.loop.expr import Buffer
 from sealift.ops import OPS
+from sealift.options import Options
 from sealift.passes.lower_to_loops import lower_to_loops
 from sealift.plan.memory import plan_memory
 from sealift.targets.isa import BASELINE
@@ -47,6 +49,8 @@ def test_what_generated_code_says_is_reserved() -> None:
         graph = read_graph(name)
         own |= {s.name for s in graph.sizes} | {v.name for n in graph.nodes for v in n.outputs}
         own |= {v.name for v in graph.inputs} | {c.value.name for c in graph.constants}
+        loops = pipeline.optimize(lower_to_loops(graph), pipeline.new_steps(Options()))
+        own |= set(unique_identifiers((b.name for b in loops.buffers), ()).values())  # rows are named after their buffers
     fields = set(re.findall(r"(?:\.|->)(\w+)", "".join(p.read_text() for p in DIRECTORY.glob("*/*.cpp"))))
     words: set[str] = set()
     for path in (*DIRECTORY.glob("*/kernels_*.cpp"), *DIRECTORY.glob("*/run.cpp")):

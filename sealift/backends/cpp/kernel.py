@@ -150,7 +150,8 @@ class _KernelEmitter:
 
     def _function(self, position: int, kernel: Kernel, buffers: list[Buffer], nest: KernelNest, parameters: str = TASK_PARAMETERS) -> str:
         """The name of the kernel's function, written now or for an earlier kernel of the same text."""
-        pointers = unique_identifiers((b.name for b in buffers), self.names.values())
+        rows = (b.name for s in kernel.stages for b in outputs_of(s) if b.kind == "row")
+        pointers = unique_identifiers(dict.fromkeys([*(b.name for b in buffers), *rows]), self.names.values())
         body = self._body(kernel, buffers, pointers, nest)
         canonical = self._body(kernel, buffers, {b.name: f"p{i}" for i, b in enumerate(buffers)}, nest)
         if parameters + canonical in self.by_text:
@@ -176,7 +177,7 @@ class _KernelEmitter:
             else:
                 lines.add(f"const {kind} *const {pointers[b.name]} = static_cast<const {kind} *>({text});  // {_shape_text(b)}")
         body = Lines(depth=1)
-        row_names = {name: f"row{i}" for i, name in enumerate(rows)}
+        row_names = {name: pointers.get(name, f"row{i}") for i, name in enumerate(rows)}
         scalars: dict[str, str] = {}
         all_pointers = dict(pointers)
         for name, b in rows.items():

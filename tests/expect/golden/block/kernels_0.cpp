@@ -15,27 +15,27 @@ void k0_layer_norm(void *arg, int64_t begin, int64_t end, int32_t worker) {
   (void)frame;
   (void)worker;
   for (int64_t row = begin; row < end; ++row) {
-    float row0;
-    float row1;
-    float row2;
-    float row3;
+    float layer_norm_0;
+    float layer_norm_1;
+    float layer_norm_2;
+    float layer_norm_3;
     {
       auto v0 = Sum::identity<float>();
       v0 = fold_lanes<Sum, float>(v0, 16, [&](int64_t r2, auto lanes) SEALIFT_LANES_INLINE {
         const auto v1 = load(x + r2 + row * 16, lanes);
         return v1;
       });
-      row0 = Sum::finish<float>(v0);
+      layer_norm_0 = Sum::finish<float>(v0);
     }
     {
-      const auto v2 = splat<float>(row0);
+      const auto v2 = splat<float>(layer_norm_0);
       const auto v3 = splat<int64_t>(int64_t(16));
       const auto v4 = cast<float>(v3);
       const auto v5 = v2 / v4;
-      row1 = lane0(v5);
+      layer_norm_1 = lane0(v5);
     }
     {
-      const auto v7 = splat<float>(row1);
+      const auto v7 = splat<float>(layer_norm_1);
       auto v6 = Sum::identity<float>();
       v6 = fold_lanes<Sum, float>(v6, 16, [&](int64_t r7, auto lanes) SEALIFT_LANES_INLINE {
         const auto v8 = load(x + r7 + row * 16, lanes);
@@ -43,21 +43,21 @@ void k0_layer_norm(void *arg, int64_t begin, int64_t end, int32_t worker) {
         const auto v10 = v9 * v9;
         return v10;
       });
-      row2 = Sum::finish<float>(v6);
+      layer_norm_2 = Sum::finish<float>(v6);
     }
     {
-      const auto v11 = splat<float>(row2);
+      const auto v11 = splat<float>(layer_norm_2);
       const auto v12 = splat<int64_t>(int64_t(16));
       const auto v13 = cast<float>(v12);
       const auto v14 = v11 / v13;
       const auto v15 = v14 + splat<float>(1e-05f);
       const auto v16 = sqrt(v15);
       const auto v17 = splat<float>(1.0f) / v16;
-      row3 = lane0(v17);
+      layer_norm_3 = lane0(v17);
     }
     {
-      const auto v18 = splat<float>(row1);
-      const auto v19 = splat<float>(row3);
+      const auto v18 = splat<float>(layer_norm_1);
+      const auto v19 = splat<float>(layer_norm_3);
       for_lanes(0, 16, [&](int64_t i12, auto lanes) SEALIFT_LANES_INLINE {
         const auto v20 = load(x + i12 + row * 16, lanes);
         const auto v21 = v20 - v18;

@@ -36,10 +36,10 @@ void k1_cat_to_amax_sub_and_more(void *arg, int64_t begin, int64_t end, int32_t 
   const float *const embedding = static_cast<const float *>(task.buffer[1]);  // f32 [n, 6]
   double *const cat = static_cast<double *>(const_cast<void *>(task.buffer[2]));  // f64 [n, 9]
   double *const div = static_cast<double *>(const_cast<void *>(task.buffer[3]));  // f64 [n, 9]
-  double *const row1 = scratch_at<double>(frame, worker, 0);
+  double *const exp_ = scratch_at<double>(frame, worker, 0);
   for (int64_t row = begin; row < end; ++row) {
-    double row0;
-    double row2;
+    double amax_0;
+    double sum_0;
     {
       for_lanes(0, 3, [&](int64_t i1, auto lanes) SEALIFT_LANES_INLINE {
         const auto v0 = load(x + i1 + row * 3, lanes);
@@ -59,29 +59,29 @@ void k1_cat_to_amax_sub_and_more(void *arg, int64_t begin, int64_t end, int32_t 
         const auto v4 = load(cat + r1 + row * 9, lanes);
         return v4;
       });
-      row0 = Max::finish<double>(v3);
+      amax_0 = Max::finish<double>(v3);
     }
     {
-      const auto v5 = splat<double>(row0);
+      const auto v5 = splat<double>(amax_0);
       for_lanes(0, 9, [&](int64_t i1, auto lanes) SEALIFT_LANES_INLINE {
         const auto v6 = load(cat + i1 + row * 9, lanes);
         const auto v7 = v6 - v5;
         const auto v8 = exp(v7);
-        store(row1 + i1, v8, lanes);
+        store(exp_ + i1, v8, lanes);
       });
     }
     {
       auto v9 = Sum::identity<double>();
       v9 = fold_lanes<Sum, double>(v9, 9, [&](int64_t r1, auto lanes) SEALIFT_LANES_INLINE {
-        const auto v10 = load(row1 + r1, lanes);
+        const auto v10 = load(exp_ + r1, lanes);
         return v10;
       });
-      row2 = Sum::finish<double>(v9);
+      sum_0 = Sum::finish<double>(v9);
     }
     {
-      const auto v11 = splat<double>(row2);
+      const auto v11 = splat<double>(sum_0);
       for_lanes(0, 9, [&](int64_t i1, auto lanes) SEALIFT_LANES_INLINE {
-        const auto v12 = load(row1 + i1, lanes);
+        const auto v12 = load(exp_ + i1, lanes);
         const auto v13 = v12 / v11;
         store(div + i1 + row * 9, v13, lanes);
       });
