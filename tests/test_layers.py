@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
 TORCH_FOLDERS = {"frontend", "torch_bridge"}
 TORCH_FILES = {"observe/torch.py", "check_package.py"}  # only imported where torch's own objects are handled
 # Modules of a folder above that hold no pass but what a backend has to know of one.
-EXCEPTIONS = {("backends", "sealift.passes.loop_nest"), ("backends", "sealift.passes.operands")}
+EXCEPTIONS = {("backends", "sealift.plan.loop_nest"), ("backends", "sealift.ir.loop.operands")}
 
 
 def modules() -> list[Path]:
