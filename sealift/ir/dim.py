@@ -10,7 +10,7 @@ tensor sizes (symbols are the user's dimensions) and loop indices (symbols are a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -296,19 +296,38 @@ def _from_pairs(pairs: Iterable[tuple[Monomial, int]]) -> Dim:
 
 
 def _rejoin_quotients(terms: dict[Monomial, int]) -> Dim | None:
-    """c*q*(p // q) + c*(p % q)  ==>  c*p, the identity that makes a reshape of a reshape free."""
+    """c*q*(p // q) + c*(p % q)  ==>  c*p, the identity that makes a reshape of a reshape free. The quotient is looked for in the form that
+    it is stored in: of (k // 4) % 3 as k // 12."""
     for monomial, coefficient in terms.items():
         for position, atom in enumerate(monomial):
             if not (isinstance(atom, Apply) and atom.fn == "%"):
                 continue
             others = monomial[:position] + monomial[position + 1 :]
-            quotient = Apply("//", atom.left, atom.right)
-            partner = Dim(((tuple(sorted((*others, quotient), key=_atom_key)), coefficient),)) * atom.right
-            if all(terms.get(m) == c for m, c in partner.terms):
-                rest = [(m, c) for m, c in terms.items() if m != monomial and m not in dict(partner.terms)]
-                joined = Dim(((others, coefficient),)) * atom.left
-                return _from_pairs([*rest, *joined.terms])
+            factor = Dim(((others, coefficient),))
+            for quotient, whole in _quotients(atom, terms):
+                partner = dict((factor * quotient * atom.right).terms)
+                if monomial not in partner and all(terms.get(m) == c for m, c in partner.items()):
+                    rest = [(m, c) for m, c in terms.items() if m != monomial and m not in partner]
+                    return _from_pairs([*rest, *(factor * whole).terms])
     return None
+
+
+def _quotients(remainder: Apply, terms: Mapping[Monomial, int]) -> Iterator[tuple[Dim, Dim]]:
+    """The pairs (p // q, p) whose p % q is stored as `remainder`: its own operands', and where q divides r those of (p % r) % q."""
+    p, q = remainder.left, remainder.right
+    yield p // q, p
+    for atom in dict.fromkeys(a for monomial in terms for a in monomial):
+        if isinstance(atom, Apply) and atom.fn == "//" and atom.right == q and q.is_const:
+            inner = _as_remainder(atom.left)
+            if inner is not None and inner.left == p and divide_exact(inner.right, q) is not None:
+                yield _atom(atom), atom.left
+
+
+def _as_remainder(d: Dim) -> Apply | None:
+    if len(d.terms) != 1 or d.terms[0][1] != 1 or len(d.terms[0][0]) != 1:
+        return None
+    atom = d.terms[0][0][0]
+    return atom if isinstance(atom, Apply) and atom.fn == "%" else None
 
 
 def _split_by_divisor(a: Dim, b: Dim) -> tuple[Dim | None, Dim]:

@@ -7,6 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sealift.ir.dim import Dim, Sym, dim, dim_max, dim_min, divide_exact, is_at_most, parse_dim, product, sym
+from sealift.ir.loop.types import Axis
+from sealift.ops.lang import flatten_index, unflatten_index
 
 SYMBOLS = {name: sym(name, lo, hi) for name, lo, hi in (("b", 0, 9), ("seq", 1, 7), ("n", 2, 40), ("h", 1, 1))}
 N = SYMBOLS["n"].as_sym
@@ -124,6 +126,54 @@ def test_reshape_of_a_reshape_is_free() -> None:
     assert flat // seq == i0 and flat % seq == i1
     k = dim(Sym("k", 0, 99))
     assert (k // 7) * 7 + k % 7 == k
+
+
+SHAPES = [
+    (3, 4, 5), (2, 3, 4, 5), (2, 3, 2, 3, 2), ("b", "seq", "n"), ("b", 4, "seq", "n"), ("b", "seq", 2, "n", 8), ("n", 3, 4), ("b", 12, 7, 3), (2, "seq", 3, 4, 5),
+]  # fmt: skip
+
+
+def sizes_of(shape: tuple[str | int, ...]) -> list[Dim]:
+    return [SYMBOLS[s] if isinstance(s, str) else dim(s) for s in shape]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_position_reads_back_as_its_index(shape: tuple[str | int, ...]) -> None:
+    sizes = sizes_of(shape)
+    index = tuple(Axis(f"i{k}", s).dim for k, s in enumerate(sizes))
+    assert unflatten_index(flatten_index(index, sizes), sizes) == index
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_an_index_flattens_to_the_position_it_came_from(shape: tuple[str | int, ...]) -> None:
+    sizes = sizes_of(shape)
+    k = Axis("k", product(sizes)).dim
+    assert flatten_index(unflatten_index(k, sizes), sizes) == k
+
+
+def test_a_dimension_split_in_two_steps_flattens_back() -> None:
+    k = dim(Sym("k", 0, 23))
+    assert (k // 4) // 3 == k // 12
+    assert 12 * (k // 12) + 4 * ((k // 4) % 3) + k % 4 == k
+    assert 12 * (k // 12) + 4 * ((k % 12) // 4) + k % 4 == k
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(1, 6), min_size=2, max_size=5), st.integers(0, 4000), TREES, values())
+def test_divisions_joined_again_keep_their_value(divisors: list[int], position: int, tree: Tree, at: dict[str, int]) -> None:
+    """The digits of an expression in a mixed base, some of them taken in two steps, summed in every partial way."""
+    for whole, number in ((dim(Sym("k", 0, 4000)), position), (tree.size, tree.python(at))):
+        total, expected, weight = dim(0), 0, 1
+        rest, rest_number = whole, number
+        for divisor in divisors:
+            total, expected = total + weight * (rest % divisor), expected + weight * (rest_number % divisor)
+            total, expected = (
+                total + weight * divisor * ((rest % (divisor * 6)) // divisor),
+                expected + weight * divisor * (rest_number % (divisor * 6) // divisor),
+            )
+            rest, rest_number, weight = rest // divisor, rest_number // divisor, weight * divisor
+            assert total.evaluate({**at, "k": position}) == expected
+            assert (total + weight * rest).evaluate({**at, "k": position}) == expected + weight * rest_number
 
 
 def test_divides_exactly_or_not_at_all() -> None:
