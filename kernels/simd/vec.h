@@ -513,6 +513,10 @@ SEALIFT_COMPARE_(ge, >=)
 #undef SEALIFT_COMPARE_
 SEALIFT_INLINE Mask eq(Mask a, Mask b) { return bit_not(bit_xor(a, b)); }
 SEALIFT_INLINE Mask ne(Mask a, Mask b) { return bit_xor(a, b); }
+SEALIFT_INLINE Mask lt(Mask a, Mask b) { return bit_and(bit_not(a), b); }
+SEALIFT_INLINE Mask le(Mask a, Mask b) { return bit_or(bit_not(a), b); }
+SEALIFT_INLINE Mask gt(Mask a, Mask b) { return bit_and(a, bit_not(b)); }
+SEALIFT_INLINE Mask ge(Mask a, Mask b) { return bit_or(a, bit_not(b)); }
 
 template <class T> SEALIFT_INLINE Vec<T> operator+(Vec<T> a, Vec<T> b) { return add(a, b); }
 template <class T> SEALIFT_INLINE Vec<T> operator-(Vec<T> a, Vec<T> b) { return sub(a, b); }
