@@ -38,7 +38,7 @@ MOBILENET_V2 = [
     (320, 7, 1280, 1, 1, 1),
 ]  # fmt: skip
 ISA_FLAGS = [["-march=x86-64"], ["-march=x86-64-v3"], ["-march=x86-64-v4", "-mprefer-vector-width=512"]]
-FLAGS = "-std=c++17 -O3 -fPIC -shared -fno-math-errno -ffp-contract=off".split()
+FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off"]
 SECONDS = 0.012  # a measurement's length, at least one call
 
 
@@ -59,14 +59,32 @@ def best_isa() -> int:
 
 def build_ours(isa: int, library: str) -> None:
     sources = [ROOT / "benchmarks/conv_bench.cpp", *sorted((ROOT / "kernels/conv").glob("*.cpp")), ROOT / "kernels/gemm/gemm_f32.cpp"]
-    subprocess.run(["g++", *FLAGS, "-fno-exceptions", "-fno-rtti", *ISA_FLAGS[isa], f"-DSEALIFT_TARGET_ISA={isa}", *map(str, sources), "-o", library, "-lpthread", "-lm"], check=True)
+    subprocess.run(
+        [
+            "g++",
+            *FLAGS,
+            "-fno-exceptions",
+            "-fno-rtti",
+            *ISA_FLAGS[isa],
+            f"-DSEALIFT_TARGET_ISA={isa}",
+            *map(str, sources),
+            "-o",
+            library,
+            "-lpthread",
+            "-lm",
+        ],
+        check=True,
+    )
 
 
 def build_onednn(prefix: str, library: str) -> bool:
     if not pathlib.Path(prefix, "include/dnnl.hpp").exists():
         return False
     source = str(ROOT / "benchmarks/conv_bench.cpp")
-    subprocess.run(["g++", *FLAGS, "-DBENCH_ONEDNN", f"-I{prefix}/include", source, "-o", library, f"-L{prefix}/lib", "-ldnnl", f"-Wl,-rpath,{prefix}/lib"], check=True)
+    subprocess.run(
+        ["g++", *FLAGS, "-DBENCH_ONEDNN", f"-I{prefix}/include", source, "-o", library, f"-L{prefix}/lib", "-ldnnl", f"-Wl,-rpath,{prefix}/lib"],
+        check=True,
+    )
     return True
 
 
@@ -102,11 +120,11 @@ def serve(library: str, threads: int) -> None:
                     return float(lib.bench_run(bench, n))
             else:
                 args = [shape.pad] * 2, [shape.stride] * 2, [1, 1], shape.groups
-                packed = torch.ops.mkldnn._reorder_convolution_weight(w, *args, list(x.shape)) if hasattr(torch.ops.mkldnn, "_reorder_convolution_weight") else None
-                if packed is None:
-                    packed = torch._C._nn.mkldnn_reorder_conv2d_weight(w.to_mkldnn(), *args, list(x.shape))
+                packed = torch._C._nn.mkldnn_reorder_conv2d_weight(w.to_mkldnn(), *args, list(x.shape))  # what Inductor's freezing does
 
-                def run(n: int, x: torch.Tensor = x, w: torch.Tensor = packed, bias: torch.Tensor = bias, args: tuple = args, out: torch.Tensor = out) -> float:
+                def run(
+                    n: int, x: torch.Tensor = x, w: torch.Tensor = packed, bias: torch.Tensor = bias, args: tuple = args, out: torch.Tensor = out
+                ) -> float:
                     with torch.inference_mode():
                         start = clock()
                         for _ in range(n):
@@ -124,7 +142,9 @@ def serve(library: str, threads: int) -> None:
 class Server:
     def __init__(self, library: str, threads: int) -> None:
         command = [sys.executable, __file__, "--serve", library, "--threads", str(threads)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads)}
+        )
 
     def ask(self, row: tuple[int, ...] | None) -> tuple[float, float]:
         self.process.stdin.write(json.dumps(row) + "\n")
@@ -174,7 +194,10 @@ def main() -> int:
         if "torch" in args.peers:
             libraries["torch"] = "torch"
         if not args.json:
-            print(f"{'in, out, kernel, stride':>30} {'T':>2} {'ours us':>9} {'GF/s':>6}" + "".join(f" {name + ' us':>10} {'ratio':>6}" for name in libraries if name != "ours"))
+            print(
+                f"{'in, out, kernel, stride':>30} {'T':>2} {'ours us':>9} {'GF/s':>6}"
+                + "".join(f" {name + ' us':>10} {'ratio':>6}" for name in libraries if name != "ours")
+            )
         for threads in map(int, args.threads.split(",")):
             servers = {name: Server(library, threads) for name, library in libraries.items()}
             for model, shapes in (("ResNet-50", RESNET50), ("MobileNetV2", MOBILENET_V2)):
@@ -187,7 +210,10 @@ def main() -> int:
                     if not args.json:
                         text = f"{size}^2 x {in_c}, {out_c}, {kernel}x{kernel}, {stride}" + (" dw" if groups > 1 else "")
                         peers = "".join(f" {r[f'{name}_us']:10.1f} {r[f'ratio_{name}']:6.2f}" for name in libraries if name != "ours")
-                        print(f"{text:>30} {threads:>2} {r['ours_us']:9.1f} {r['ours_gflops']:6.1f}{peers}{'' if r['agree'] else '  OUTPUTS DIFFER'}", flush=True)
+                        print(
+                            f"{text:>30} {threads:>2} {r['ours_us']:9.1f} {r['ours_gflops']:6.1f}{peers}{'' if r['agree'] else '  OUTPUTS DIFFER'}",
+                            flush=True,
+                        )
             for server in servers.values():
                 server.close()
     if args.json:
