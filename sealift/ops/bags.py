@@ -36,12 +36,13 @@ def embedding_bag(
     offsets: Tensor,
     scale_grad_by_freq: bool = False,
     mode: int = SUM,
+    sparse: bool = False,
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """weight [n, d], indices [i], offsets [k] (with include_last_offset [k + 1]) -> [k, d], in one pass over the indices. The other
-    results serve the gradient only; they are zeros of eager's shapes.
+    results serve the gradient only, as does `sparse`; they are zeros.
 
     Numerics: a bag's rows are added in their order, in f32 for half types. An index of padding_idx is not there; an empty bag is 0."""
     if weight.rank != 2:
@@ -95,6 +96,7 @@ def embedding_bag_padded(
     offsets: Tensor,
     scale_grad_by_freq: bool = False,
     mode: int = SUM,
+    sparse: bool = False,
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
@@ -106,6 +108,6 @@ def embedding_bag_padded(
             refuse("a padding_idx counted from the end of a table whose size is not known")
         padding_idx += rows.value
     result: tuple[Tensor, Tensor, Tensor, Tensor] = embedding_bag(
-        b, weight, indices, offsets, False, mode, per_sample_weights, include_last_offset, -1 if padding_idx is None else padding_idx
+        b, weight, indices, offsets, False, mode, False, per_sample_weights, include_last_offset, -1 if padding_idx is None else padding_idx
     )
     return result

@@ -230,6 +230,10 @@ def triu_indices(b: Builder, row: int, col: int, offset: int = 0, dtype: DType |
 def one_hot(b: Builder, self: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes < 0:
         refuse("one_hot without the number of classes: the size of the result depends on values")
-    return Tensor(
-        DType.I64, (*self.shape, dim(num_classes)), lambda i: S(checked(S(self.at(i[:-1])), dim(num_classes), negative=False)).eq(S(as_entry(i[-1]))).cast(DType.I64).e
-    )
+    classes = dim(num_classes)
+
+    def element(index: tuple[IndexEntry, ...]) -> Expr:
+        label = S(checked(S(self.at(index[:-1])), classes, negative=False))
+        return label.eq(S(as_entry(index[-1]))).cast(DType.I64).e
+
+    return Tensor(DType.I64, (*self.shape, classes), element)

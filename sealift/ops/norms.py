@@ -10,7 +10,7 @@ from sealift.ir.dim import Dim, dim, product
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Index, cast
 from sealift.ir.loop.prim import Combine, Prim
-from sealift.ops.arguments import Size, refuse
+from sealift.ops.arguments import Size, as_int, refuse
 from sealift.ops.lang import Builder, S, Tensor, broadcast_index, normalize_dim, prim, select
 from sealift.ops.reductions import count_of, fold, keep_dims, moments
 from sealift.ops.table import op

@@ -76,9 +76,9 @@ def _median(b: Builder, self: Tensor, along: int, keepdim: bool) -> tuple[Tensor
     value, position = _nth(b, self, along, (size + 1) // 2, keepdim)
     if not self.dtype.is_float:
         return value, position
-    top, first = (t for t in value_and_position(b, self, along, keepdim, top=True))  # a NaN wins there
-    is_missing = b.materialize(b.pointwise(is_nan, top))
-    return b.pointwise(lambda m, x, y: select(m, y, x), is_missing, value, top), b.pointwise(lambda m, i, j: select(m, j, i), is_missing, position, first)
+    top, first = value_and_position(b, self, along, keepdim, top=True)  # a NaN wins there
+    missing = b.materialize(b.pointwise(is_nan, top))
+    return b.pointwise(select, missing, top, value), b.pointwise(select, missing, first, position)
 
 
 @op("aten.median.dim")

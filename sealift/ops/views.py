@@ -188,7 +188,7 @@ def swapaxes(b: Builder, self: Tensor, axis0: int, axis1: int) -> Tensor:
 
 @op("aten.mT.default", samples="adjoint")
 def matrix_transpose(b: Builder, self: Tensor) -> Tensor:
-    return swapped(self, self.rank - 2, self.rank - 1)
+    return swapped(self, self.rank - 2, self.rank - 1) if self.rank else self
 
 
 @op("aten.numpy_T.default", samples="T")

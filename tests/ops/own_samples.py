@@ -114,9 +114,38 @@ def to_calls(dtype: torch.dtype) -> Calls:
     return [([t(dtype, 3, 4, low=low), other], {}) for other in others if other != dtype]
 
 
+def bag_calls(dtype: torch.dtype, negative_padding: bool = False, default_mode: bool = False) -> Calls:
+    """Bags of one size, of several, none in one; a padding index; weights; the last offset given."""
+    if not dtype.is_floating_point:
+        return []
+    table, i = t(dtype, 7, 5), ints(1, 2, 2, 6, 0, 2, 4, 3, 1, 1, 5, 2)
+    calls: list[tuple[Sequence[Any], dict[str, Any]]] = []
+    for mode in (0, 1, 2):
+        for offsets, last in ((ints(0, 3, 6, 9), False), (ints(0, 0, 5, 5, 7), False), (ints(0, 4, 4, 12), True), (ints(0, 12), False)):
+            for padding in (-1, 2) if not negative_padding else (-5, 2):
+                calls.append(([table, i, offsets, False, mode, False, None, last and mode != 0, padding], {}))
+    calls.append(([table, i.int(), ints(0, 3, 6, 9).int(), False, 0, False, t(dtype, 12), False, 2], {}))
+    calls.append(([table, ints(), ints(0, 0), False, 0, False, None, False, 3], {}))
+    calls.append(([table, ints(3, 4), ints(0, 1, 2, 2), False, 1, False, None, False, 3], {}))
+    return [(a[:8] if default_mode else a, k) for a, k in calls]
+
+
+def weight_norm_calls(dtype: torch.dtype) -> Calls:
+    return [([t(dtype, 3, 4, 5), t(dtype, 3, 1, 1), 0], {}), ([t(dtype, 3, 4, 5), t(dtype, 1, 1, 5), 2], {}), ([t(dtype, 6, 2), t(dtype, 6, 1)], {})]
+
+
+def pad_calls(dtype: torch.dtype) -> Calls:
+    x = t(dtype, 2, 3, 5, 6)
+    modes = [([x, [1, 2, 3, 1], mode], {}) for mode in ("reflect", "replicate", "circular")]
+    return [*modes, ([x, [1, 2, 0, 3, 1, 0], "constant", 2.0], {}), ([x, [1, -2]], {}), ([x[0], [2, 5], "circular"], {})]
+
+
 def to_copy_calls(dtype: torch.dtype) -> Calls:
     return [(a[:1], {"dtype": a[1]}) for a, _ in to_calls(dtype)]
 
+
+MOVES: Mapping[str, Sequence[Any]] = {"int": [(0, 2), (-1, 0), (1, 1)], "intlist": [([0, 1], [2, 0]), ([-1], [0]), ([2, 0, 1], [0, 1, 2])]}
+TRIANGLES = ((3, 3, 0), (27, 27, -1), (4, 6, 1), (6, 4, -2), (3, 5, 9), (5, 3, -7), (0, 4, 0), (4, 0, 0), (1, 1, 0))
 
 OWN: Mapping[str, Callable[[torch.dtype], Calls]] = {
     **{
@@ -139,6 +168,7 @@ OWN: Mapping[str, Callable[[torch.dtype], Calls]] = {
     "aten.clamp.default": lambda d: [
         ([t(d, 4, 3)], {"min": lo, "max": hi}) for lo, hi in ((0, None), (None, 1), (-1.5, 2.5), (3, -3), (float("nan"), None), (-2, 3))
     ],
+    "aten.clip.default": lambda d: [([t(d, 4, 3)], {"min": lo, "max": hi}) for lo, hi in ((0, None), (None, 1), (-1.5, 2.5), (-2, 3))],
     "aten.squeeze.default": one,
     "aten.detach.default": one,
     "aten.alias.default": one,
@@ -151,6 +181,46 @@ OWN: Mapping[str, Callable[[torch.dtype], Calls]] = {
     "aten.dropout.default": lambda d: [([t(d, 3, 4), 0.5, False], {})],
     "aten.native_dropout.default": lambda d: [([t(d, 3, 4), 0.5, False], {})],
     "aten._to_copy.default": to_copy_calls,
+    "aten.to.device": lambda d: [([a[0], "cpu", a[1]], {}) for a, _ in to_calls(d)],
+    "aten.to.other": lambda d: [([t(d, 3, 4), torch.zeros(1, dtype=o)], {}) for o in (torch.float32, torch.int32, torch.bool)],
+    "aten._embedding_bag.default": bag_calls,
+    "aten._embedding_bag_forward_only.default": bag_calls,
+    "aten.embedding_bag.default": lambda d: bag_calls(d, default_mode=True),
+    "aten.embedding_bag.padding_idx": lambda d: bag_calls(d, negative_padding=True),
+    "aten._weight_norm.default": weight_norm_calls,
+    "aten._weight_norm_interface.default": weight_norm_calls,
+    "aten.pad.default": pad_calls,
+    "aten.diff.default": lambda d: [
+        ([t(d, 3, 4)], {}),
+        ([t(d, 3, 4), 2, 0], {}),
+        ([t(d, 5), 1, -1, t(d, 2), t(d, 1)], {}),
+        ([t(d, 3, 4), 5], {}),
+        ([t(d, 2, 4), 1, 0, None, t(d, 1, 4)], {}),
+    ],
+    "aten.meshgrid.default": lambda d: [([[t(d, 3), t(d, 2), t(d)]], {}), ([[t(d, 4)]], {})],
+    "aten.meshgrid.indexing": lambda d: [([[t(d, 3), t(d, 2), t(d, 4)]], {"indexing": k}) for k in ("ij", "xy")],
+    "aten.split.sizes": lambda d: [([t(d, 6, 4), [1, 3, 2]], {}), ([t(d, 6, 4), [4, 0], 1], {})],
+    "aten.unsafe_split.Tensor": lambda d: [([t(d, 6, 4), 4], {}), ([t(d, 6, 4), 1, 1], {})],
+    "aten.unsafe_chunk.default": lambda d: [([t(d, 6, 4), 4], {}), ([t(d, 6, 4), 3, 1], {})],
+    "aten.repeat_interleave.self_int": lambda d: [
+        ([t(d, 3, 4), 2], {}),
+        ([t(d, 3, 4), 3, 1], {}),
+        ([t(d, 3, 4), 2, 0], {}),
+        ([t(d, 3, 4), 0, 1], {}),
+    ],
+    **{f"aten.movedim.{k}": lambda d, k=k: [([t(d, 2, 3, 4), *p], {}) for p in MOVES[k]] for k in ("int", "intlist")},
+    **{f"aten.moveaxis.{k}": lambda d, k=k: [([t(d, 2, 3, 4), *p], {}) for p in MOVES[k]] for k in ("int", "intlist")},
+    "aten.numpy_T.default": lambda d: [([t(d, 2, 3, 4)], {}), ([t(d, 3)], {})],
+    "aten.mT.default": lambda d: [([t(d, 2, 3, 4)], {}), ([t(d, 3, 1)], {})],
+    "aten.one_hot.default": lambda d: [([ints([0, 3], [2, 2]), 4], {}), ([ints(1), 5], {}), ([torch.tensor(1), 2], {})],
+    "aten.tril_indices.default": lambda d: [([r, c, o], {}) for r, c, o in TRIANGLES],
+    "aten.triu_indices.default": lambda d: [([r, c, o], {}) for r, c, o in TRIANGLES],
+    **{f"aten.{name}.Scalar": with_scalar for name in ("not_equal", "less", "less_equal", "greater", "greater_equal")},
+    **{f"aten.__{name}__.Scalar": with_scalar for name in ("and", "or", "xor")},
+    "aten.argsort.stable": lambda d: [([t(d, 3, 9)], {"stable": True, "dim": dim, "descending": k}) for dim in (0, -1) for k in (False, True)],
+    "aten.kthvalue.default": lambda d: [([x, k, dim, keep], {}) for x in distinct(d) for k in (1, 2) for dim in (-1, 0) for keep in (False, True)],
+    "aten.median.dim": lambda d: [([x, dim, keep], {}) for x in distinct(d) for dim in (-1, 0) for keep in (False, True)],
+    "aten.instance_norm.default": lambda d: [([t(d, 2, 3, 4, 5), w, w, None, None, True, 0.1, 1e-5, False], {}) for w in (None, t(d, 3))],
     "aten.to.dtype": to_calls,
     "aten.to.dtype_layout": to_copy_calls,
     "prims.convert_element_type.default": to_calls,
@@ -226,7 +296,19 @@ DEVIATIONS: Mapping[str, Mapping[str, str]] = {  # hostile variants, and sizes a
     "aten.sort.default": {"values": "eager orders equals as it likes"},
     "aten.argsort.default": {"values": "the same"},
     "aten.topk.default": {"values": "the same"},
-    "aten.addmv.default": {"size 0": "eager does not expand the addend to no rows"},
+    "aten.kthvalue.default": {"values": "the same"},
+    "aten.median.dim": {"values": "the same"},
+    **{
+        f"aten.{name}": {
+            "values": "eager's maximum passes over a NaN unless it comes first",
+            "strided": "eager reads strided indices as if they were contiguous",
+        }
+        for name in ("_embedding_bag.default", "_embedding_bag_forward_only.default", "embedding_bag.default", "embedding_bag.padding_idx")
+    },
+    "aten._weight_norm.default": {"empty": "eager divides by the size and dies"},
+    "aten._weight_norm_interface.default": {"empty": "the same", "strided": "eager reads strided operands as if they were contiguous"},
+    "aten.instance_norm.default": {"size 1": "as native_group_norm", "ones": "the same"},
+    "aten.addmv.default": {"size 0": "eager does not expand the addend to no rows", "empty": "the same"},
 }
 
 UNSPECIFIED = frozenset(  # rows whose values eager leaves open: only shape and dtype are compared
