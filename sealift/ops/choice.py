@@ -6,9 +6,10 @@ import math
 
 from sealift.ir.dim import Dim
 from sealift.ir.dtype import DType
-from sealift.ir.loop.prim import Prim
+from sealift.ir.loop.prim import Combine, Prim
 from sealift.ops.lang import Builder, Number, S, Tensor, is_nan, maximum, minimum, prim, promoted, select
 from sealift.ops.pointwise import Value, pointwise
+from sealift.ops.reductions import Dims, sum_dims
 from sealift.ops.table import op
 
 # ---- comparison and logic ------------------------------------------------------------------------------------------------------
@@ -162,3 +163,27 @@ def nan_to_num(b: Builder, self: Tensor, nan: float | None = None, posinf: float
         return select(is_nan(x), 0.0 if nan is None else nan, select(x.eq(math.inf), top, select(x.eq(-math.inf), bottom, x)))
 
     return pointwise(b, finite, self)
+
+
+# ---- steps ---------------------------------------------------------------------------------------------------------------------------
+
+
+@op("aten.heaviside.default", samples="heaviside")
+def heaviside(b: Builder, self: Tensor, values: Tensor) -> Tensor:
+    """0 below zero, 1 above, `values` at zero; NaN counts as neither."""
+    return pointwise(b, lambda x, at_zero: select(x.eq(0), at_zero, (x > 0).cast(x.dtype)), self, values)
+
+
+@op("aten.nansum.default", samples="nansum", rtol=1e-5, atol=1e-5)
+def nansum(b: Builder, self: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
+    """The sum of the elements that are numbers."""
+    numbers = b.pointwise(lambda x: select(is_nan(x), 0, x), self) if self.dtype.is_float else self
+    return sum_dims(b, numbers, dim, keepdim, dtype)  # type: ignore[no-any-return]
+
+
+@op("aten.isin.Tensor_Tensor", samples="isin")
+def isin(b: Builder, elements: Tensor, test_elements: Tensor, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element is among the test elements: exact on integers of any size; NaN is among none."""
+    (values, tests), _ = promoted(b, elements, test_elements)
+    found = b.reduce(Combine.ANY, values.shape, tests.shape, lambda i, r: S(values.at(i)).eq(S(tests.at(r))))
+    return b.pointwise(lambda x: ~x, found) if invert else found
