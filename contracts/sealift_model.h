@@ -63,6 +63,7 @@ typedef struct sealift_symbol_spec {
   int64_t min, max;      /* inclusive; what a run accepts */
   int32_t input;         /* the input and dimension that define it */
   int32_t dim;
+  int64_t scale, shift;  /* that dimension's size is scale * symbol + shift; scale 0 counts as 1 */
 } sealift_symbol_spec;
 
 typedef struct sealift_tensor_spec {

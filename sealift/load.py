@@ -28,6 +28,7 @@ _DTYPES = {  # (DLPack code, bits)
     (6, 8): "bool",
     (5, 64): "complex64",
 }
+_NUMBERS = {"int": int, "float": float, "bool": bool}  # kinds of outputs that are no tensors
 _SINGLE, _TUPLE, _LIST, _OTHER = range(4)  # bindings/model.h: enum class Structure
 
 
@@ -103,7 +104,9 @@ class Model(_runtime.Model):
         names = [info[0] for info in self._inputs]
         positional, keywords = _parameters(self._in_tree)
         is_flat = all(c.is_leaf for c in (*positional, *keywords.values())) and len(positional) + len(keywords) == len(names)
-        out_kind = _structure(self._out_tree, len(self._outputs))
+        self._number_kinds = [_NUMBERS.get(kind) for kind in self._entry.get("output_kinds", [])]
+        has_numbers = any(kind is not None for kind in self._number_kinds)
+        out_kind = _OTHER if has_numbers else _structure(self._out_tree, len(self._outputs))
         arguments = (*names[: len(positional)], *keywords)
         self._set_structure(is_flat, arguments, out_kind, bool(self._entry.get("states")))
 
@@ -187,9 +190,21 @@ class Model(_runtime.Model):
             leaves += flatten(tree, value, f"argument {i}")
         for name, tree in keywords.items():
             leaves += flatten(tree, kwargs[name], f"argument {name!r}")
-        if len(leaves) != len(self._inputs):  # Python numbers were constants of the export: they are no inputs
-            leaves = [leaf for leaf in leaves if not (leaf is None or isinstance(leaf, (bool, int, float, str)))]
+        declared = self._entry.get("leaves", [])
+        if len(leaves) == len(declared) != len(self._inputs):  # Python numbers and the like are constants of the export, no inputs
+            return tuple(leaf for leaf, known in zip(leaves, declared) if self._is_tensor(leaf, known))
         return tuple(leaves)
+
+    def _is_tensor(self, leaf: Any, declared: dict[str, Any]) -> bool:
+        """A constant must be given as it was exported: the compiled code holds its value."""
+        if "constant" not in declared:
+            return True
+        if type(leaf) is not type(declared["constant"]) or leaf != declared["constant"]:
+            raise InputCountError(
+                f"argument {declared['name']!r} is {leaf!r}, model {self.name!r} was exported with {declared['constant']!r} built in; "
+                f"help: call it with that value, or export the model again with the other"
+            )
+        return False
 
     def _by_position(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], positional: tuple[Tree, ...], keywords: dict[str, Tree]
@@ -213,6 +228,8 @@ class Model(_runtime.Model):
         return args, kwargs
 
     def _unflatten(self, results: tuple[Any, ...]) -> Any:
+        if len(self._number_kinds) == len(results):  # what the model returned as a Python number is one again
+            results = tuple(r if kind is None else kind(r) for r, kind in zip(results, self._number_kinds))
         leaves: Iterator[Any] = iter(results)
         return unflatten(self._out_tree, leaves)
 

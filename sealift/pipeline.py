@@ -41,7 +41,7 @@ from sealift.version import VERSION
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sealift.frontend.exported import Imported
+    from sealift.frontend.exported import Imported, InputEntry
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,11 @@ def _store_weights(imported: Imported, kernels: KernelSource) -> tuple[tuple[Sto
     return tuple(stored), tuple(arrays)
 
 
+def _leaf(entry: InputEntry) -> dict[str, Any]:
+    """A leaf of the call: a tensor, or a Python constant that export built in, which every call has to repeat."""
+    return {"name": entry.name} if entry.value is not None else {"name": entry.name, "constant": entry.constant}
+
+
 def _packaged(compiled: Compiled) -> PackagedModel:
     graph, loops = compiled.graph, compiled.loops
     manifest = {
@@ -177,6 +182,8 @@ def _packaged(compiled: Compiled) -> PackagedModel:
         "constants": [
             {"fqn": c.fqn, "kind": c.kind, "dtype": str(c.value.type.dtype), "shape": [d.value for d in c.value.type.shape]} for c in graph.constants
         ],
+        "leaves": [_leaf(entry) for entry in compiled.imported.inputs],
+        "output_kinds": list(compiled.imported.output_kinds),
         "states": [{"fqn": s.fqn, "dtype": str(s.value.type.dtype), "shape": [d.value for d in s.value.type.shape]} for s in graph.states],
         "kernels": [
             {"id": i, "name": f"k{i}_{k.name}", "ops": list(k.ops), "origin": [str(p) for p in k.loc.places]} for i, k in enumerate(loops.kernels)

@@ -102,7 +102,7 @@ class NativeBatch:
             pack(to_stored(values[use.buffer], by_name[use.buffer].dtype), use.layout, use.groups) if use.buffer in by_name else inputs[0]
             for use in case.kernels.weights
         ]
-        outputs = [_output(b, at) for b in loops.outputs if b is not None and b.kind == "output"]
+        outputs = [_output(b, at) if b is not None and b.kind == "output" else None for b in loops.outputs]  # none where an input is returned
         arena = _aligned(case.plan.arena_bytes.evaluate(at) + 64)
         scratch = _aligned(SCRATCH_BYTES)
         size_array = (ctypes.c_int64 * max(len(loops.sizes), 1))(*[at[s.name] for s in loops.sizes])
@@ -117,19 +117,18 @@ class NativeBatch:
             raise {1: IndexError, 3: ZeroDivisionError}.get(frame.error, RuntimeError)(
                 f"error {frame.error} in kernel {frame.error_kernel}: {frame.error_value}"
             )
-        results = iter(outputs)
         found: list[np.ndarray[Any, Any]] = []
-        for b in loops.outputs:
+        for b, made in zip(loops.outputs, outputs):
             assert b is not None
-            found.append(from_stored(_logical(next(results), b), b.dtype) if b.kind == "output" else values[b.name])
+            found.append(values[b.name] if made is None else from_stored(_logical(made, b), b.dtype))
         return found
 
 
 _KEPT: list[Any] = []  # pointer arrays of the runs so far: a frame holds addresses only
 
 
-def _pointers(arrays: Sequence[np.ndarray[Any, Any]]) -> int:
-    made = (ctypes.c_void_p * max(len(arrays), 1))(*[a.ctypes.data for a in arrays])
+def _pointers(arrays: Sequence[np.ndarray[Any, Any] | None]) -> int:
+    made = (ctypes.c_void_p * max(len(arrays), 1))(*[None if a is None else a.ctypes.data for a in arrays])
     _KEPT.append(made)
     if len(_KEPT) > 64:
         del _KEPT[:32]

@@ -40,6 +40,14 @@ SEALIFT_COLD sealift_status out_of_range(const sealift_model_api &api, const sea
               api.inputs[symbol.input].name, value, static_cast<int>(symbol.dim), symbol.name, symbol.min, symbol.max, symbol.name);
 }
 
+SEALIFT_COLD sealift_status not_derived(const sealift_model_api &api, const sealift_symbol_spec &symbol, int64_t value, ErrorText err) {
+  const sealift_tensor_spec &spec = api.inputs[symbol.input];
+  return fail(err, SEALIFT_ERROR_SHAPE,
+              "input '%s': size %" PRId64 " of dimension %d is not %s for any whole %s in %" PRId64 "..%" PRId64
+              "; help: pad or cut the input to such a size",
+              spec.name, value, static_cast<int>(symbol.dim), spec.shape_text[symbol.dim], symbol.name, symbol.min, symbol.max);
+}
+
 SEALIFT_COLD sealift_status wrong_size(const sealift_model_api &api, const sealift_tensor_spec &spec, int32_t dim, int64_t value, const int64_t *sizes,
                                        ErrorText err) {
   const sealift_size_slot slot = spec.shape[dim];
@@ -77,7 +85,12 @@ sealift_status check_inputs(const sealift_model_api &api, int32_t num_inputs, co
   bool same = known;
   for (int32_t s = 0; s < api.num_symbols; ++s) {
     const sealift_symbol_spec &symbol = api.symbols[s];
-    const int64_t value = inputs[symbol.input].shape[symbol.dim];
+    int64_t value = inputs[symbol.input].shape[symbol.dim];
+    if (symbol.scale > 1 || symbol.shift != 0) {
+      const int64_t scale = symbol.scale > 1 ? symbol.scale : 1, size = value;
+      value = (size - symbol.shift) / scale;
+      if (value * scale + symbol.shift != size || value < symbol.min || value > symbol.max) return not_derived(api, symbol, size, err);
+    }
     if (known && value == sizes[s]) continue;
     same = false;
     if (value < symbol.min || value > symbol.max) return out_of_range(api, symbol, value, err);

@@ -190,6 +190,7 @@ def group_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
+    cudnn_enabled: bool = True,
 ) -> Tensor:
     n, c, *space = input.shape
     result: Tensor = native_group_norm(b, input, weight, bias, n, c, product(space), num_groups, eps)[0]

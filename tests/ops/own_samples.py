@@ -284,8 +284,11 @@ DEVIATIONS: Mapping[str, Mapping[str, str]] = {  # hostile variants, and sizes a
     "aten.squeeze.dim": {"size 1": "the same"},
     "aten.squeeze.dims": {"size 1": "the same"},
     "aten.pixel_unshuffle.default": {"size 0": "eager leaves an empty tensor as it is"},
-    "aten.native_group_norm.default": {"size 1": "one element a group: eager's x * scale + shift cancels badly, ours is exact"},
-    "aten.group_norm.default": {"size 1": "the same"},
+    "aten.native_group_norm.default": {
+        "size 1": "one element a group: eager's x * scale + shift cancels badly, ours is exact",
+        "ones": "the same",
+    },
+    "aten.group_norm.default": {"size 1": "the same", "ones": "the same"},
     "aten._native_batch_norm_legit.no_stats": {"size 1": "the same", "ones": "the same"},
     "aten.max_pool1d_with_indices.default": {"values": "of several NaN in a window ours is the first, eager's the last"},
     "aten.max_pool2d_with_indices.default": {"values": "the same"},

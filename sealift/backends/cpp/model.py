@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sealift.backends.cpp.kernel import KernelSource, emit_kernels, size_names
 from sealift.backends.cpp.spelling import identifier, size_text, unique_identifiers
+from sealift.diag.errors import CompileError
 from sealift.ir.dim import Dim, Sym, dim
 from sealift.ir.graph.types import Graph
 from sealift.ir.loop.expr import Buffer
@@ -240,7 +241,16 @@ def _symbol_spec(s: Sym, loops: Loops) -> str:
         for d, size in enumerate(b.shape):
             if size.as_sym == s:
                 return f"{{{_c_string(s.name)}, {s.lo}, INT64_C({hi}), {i}, {d}}}"
-    return f"{{{_c_string(s.name)}, {s.lo}, INT64_C({hi}), -1, -1}}"
+    for i, b in enumerate(loops.inputs):
+        for d, size in enumerate(b.shape):
+            linear = size.linear_in(s)  # a size derived from one that no input has: 2*half
+            if linear is not None and all(part.is_const for part in linear) and linear[0].value > 0:
+                return f"{{{_c_string(s.name)}, {s.lo}, INT64_C({hi}), {i}, {d}, {linear[0].value}, {linear[1].value}}}"
+    raise CompileError(
+        f"the size {s} cannot be told from the inputs: no dimension is {s}, or a multiple of it",
+        code="E-EXPORT-004",
+        help=f"give an input a dimension of its own for {s}",
+    )
 
 
 def _tensor_spec(prefix: str, name: str, b: Buffer | None, sizes: _Sizes, parts: list[str], alias: int = -1) -> str:
