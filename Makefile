@@ -13,10 +13,10 @@ CXX_FILES := $(shell find runtime bindings \( -name '*.cpp' -o -name '*.h' -o -n
 TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check format golden fuzz bench wheel sanitize compat clean
+.PHONY: help dev demo test check format golden fuzz bench wheel sanitize avx512 compat clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.requirements: requirements-dev.txt
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
@@ -70,6 +70,9 @@ sanitize: $(VENV)/.requirements ## the runtime's tests under the thread, address
 	  cmake --build build/sanitize-$${sanitizer%%,*} -j $(JOBS) && \
 	  ctest --test-dir build/sanitize-$${sanitizer%%,*} --output-on-failure || exit 1; \
 	done
+
+avx512: dev ## the AVX-512 tests in an emulated machine (needs bochs; see tests/emulated/README.md)
+	$(PY) -m tests.emulated.run simd kernels models
 
 compat: $(VENV)/.requirements ## the front end and the loaders against other torch versions
 	for version in 2.11.0 2.12.0; do \

@@ -305,10 +305,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one compilation and three short rounds: to see that it works")
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--compiles", type=int, help="compilations of each model with each engine (5)")
+    parser.add_argument("--rounds", type=int, help="rounds of calls (9)")
     parser.add_argument("--write", type=Path, help="write the page and README's table")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     compiles, rounds, seconds, firsts = (1, 3, 0.5, 10) if arguments.quick else (5, 9, 2.0, 50)
+    compiles, rounds = arguments.compiles or compiles, arguments.rounds or rounds
     names = arguments.models.split(",")
     results: dict[str, Any] = {"compile": {}, "calls": {}, "bytes": {}, "compiles": compiles, "rounds": rounds}
     with tempfile.TemporaryDirectory(prefix="sealift_bench_") as directory:
