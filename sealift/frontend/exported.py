@@ -236,8 +236,8 @@ class _Importer:
             tuple(self.nodes),
             outputs,
             output_names,
-            pytree.treespec_dumps(self.ep.call_spec.in_spec) if self.ep.call_spec.in_spec is not None else "",
-            pytree.treespec_dumps(self.ep.call_spec.out_spec) if self.ep.call_spec.out_spec is not None else "",
+            structure_text(self.ep.call_spec.in_spec, "takes"),
+            structure_text(self.ep.call_spec.out_spec, "returns"),
         )
         return Imported(
             graph,
@@ -473,7 +473,7 @@ class _Importer:
             try:
                 converted = self.argument(raw)
             except UnsupportedSize as error:
-                self.refuse("E-EXPORT-004", f"a number that cannot be computed from the inputs' sizes: {error}", node)
+                self.refuse("E-EXPORT-004", f"a number that is no whole-number expression of the inputs' sizes: {error}", node, help=_HELP_NUMBER)
                 return None
             except TypeError as error:
                 self.refuse("E-DTYPE-001", f"argument {parameter.name}: {error}", node)
@@ -555,7 +555,7 @@ class _Importer:
         try:
             argument = self.argument(number)
         except UnsupportedSize as error:
-            self.refuse("E-EXPORT-004", f"a number that cannot be computed from the inputs' sizes: {error}", node)
+            self.refuse("E-EXPORT-004", f"a number that is no whole-number expression of the inputs' sizes: {error}", node, help=_HELP_NUMBER)
             return None
         dtype = DType.BOOL if isinstance(number, bool) else DType.F64 if isinstance(number, float) else DType.I64
         value = Value(self.unique("number"), TensorType(dtype, ()))
@@ -565,7 +565,25 @@ class _Importer:
 
 _STATE_UPDATES = frozenset(k for k in (gs.OutputKind.BUFFER_MUTATION, getattr(gs.OutputKind, "PARAMETER_MUTATION", None)) if k is not None)
 _LOST = object()  # stands for a value whose definition was refused
-_HELP_MISSING = "`sealift ops --missing model.pt2` lists every operator that lacks a row"
+
+
+def structure_text(spec: Any, verb: str) -> str:
+    """A call's structure as PyTorch writes it; E-EXPORT-003 for a type that has no written form."""
+    if spec is None:
+        return ""
+    try:
+        text: str = pytree.treespec_dumps(spec)
+    except NotImplementedError as error:
+        raise CompileError(
+            f"the model {verb} a structure that has no written form: {error}",
+            code="E-EXPORT-003",
+            help="use tuples, lists and dicts: `return tuple(x.max(-1))`; or register the type with torch.utils._pytree, with a serialized_type_name",
+        ) from error
+    return text
+
+
+_HELP_MISSING = "docs/operators.md lists what has a row; `sealift ops --missing script.py:function` (or a saved exported program) what yours lacks"
+_HELP_NUMBER = "sealift computes sizes in integers: divide on tensors (x / x.shape[0] instead of x * (1.0 / x.shape[0])), or export that size fixed"
 
 
 def _first(node: fx.Node) -> fx.Node:

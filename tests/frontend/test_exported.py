@@ -278,3 +278,13 @@ def test_a_failed_export_is_a_compile_error() -> None:
 
     with pytest.raises(CompileError, match=r"E-EXPORT-001\] torch\.export cannot export Branch"):
         export_module(Branch(), (torch.randn(3),))
+
+
+def test_a_structure_without_a_written_form_is_refused() -> None:
+    class Maximum(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return x.max(-1)
+
+    with pytest.raises(CompileError, match=r"E-EXPORT-003.*return_types\.max") as caught:
+        from_export(torch.export.export(Maximum(), (torch.ones(4, 3),)), "m", OPS)
+    assert "tuple(x.max(-1))" in str(caught.value)
