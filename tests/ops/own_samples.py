@@ -147,7 +147,21 @@ def to_copy_calls(dtype: torch.dtype) -> Calls:
 MOVES: Mapping[str, Sequence[Any]] = {"int": [(0, 2), (-1, 0), (1, 1)], "intlist": [([0, 1], [2, 0]), ([-1], [0]), ([2, 0, 1], [0, 1, 2])]}
 TRIANGLES = ((3, 3, 0), (27, 27, -1), (4, 6, 1), (6, 4, -2), (3, 5, 9), (5, 3, -7), (0, 4, 0), (4, 0, 0), (1, 1, 0))
 
+
+def slice_scatter_calls(dtype: torch.dtype) -> Calls:
+    x = t(dtype, 4, 5)
+    return [
+        ([x, t(dtype, 2, 5), 0, 1, 3], {}),
+        ([x, t(dtype, 4, 2), 1, -3, -1], {}),
+        ([x, t(dtype, 4, 3), 1, 0, 99, 2], {}),
+        ([x, t(dtype, 4, 5)], {}),
+        ([x, t(dtype, 0, 5), 0, 2, 2], {}),
+        ([t(dtype, 5), t(dtype, 2)], {"start": 1, "end": 5, "step": 2}),
+    ]
+
+
 OWN: Mapping[str, Callable[[torch.dtype], Calls]] = {
+    "aten.slice_scatter.default": slice_scatter_calls,
     **{
         f"aten.{name}.Scalar": with_scalar
         for name in ("add", "sub", "mul", "div", "rsub", "floor_divide", "remainder", "fmod", "bitwise_and", "bitwise_or", "bitwise_xor")
