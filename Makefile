@@ -13,7 +13,7 @@ CXX_FILES := $(shell find runtime bindings \( -name '*.cpp' -o -name '*.h' -o -n
 TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check format golden fuzz bench wheel sanitize avx512 compat clean
+.PHONY: help dev demo test check format golden conformance fuzz bench wheel sanitize avx512 compat clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ dev: $(VENV)/.native ## set up .venv and build the native parts; after that, edi
 demo: dev ## the main job, with its figures
 	$(PY) examples/demo.py
 
-test: dev ## every test
+test: dev ## every test, of the operators' the everyday ones (make conformance: all)
 	$(PY) -m pytest -q -n $(JOBS) tests
 
 check: dev ## format, lint, types, cheap C++ checks
@@ -53,6 +53,9 @@ golden: dev ## accept the printed IR and C++ of the expect tests; review the dif
 	EXPECTTEST_ACCEPT=1 SEALIFT_ACCEPT=1 $(PY) -m pytest -q tests -k "expect or golden" || true
 	$(PY) docs/supported.py
 	$(PY) docs/architecture_example.py
+
+conformance: dev ## every operator row against eager: interpreted, compiled, at symbolic sizes (half an hour)
+	SEALIFT_ALL_ROWS=1 $(PY) -m pytest -q -n $(JOBS) tests/ops
 
 fuzz: dev ## random graphs through every pass and the compiler, for longer than `make test` has time for
 	$(PY) -m pytest -q tests/passes -m slow
