@@ -8,7 +8,7 @@ from dataclasses import replace
 from sealift.diag.loc import union
 from sealift.ir.dim import ONE
 from sealift.ir.loop.operands import is_identity
-from sealift.ir.loop.rewrite import stage_loads
+from sealift.ir.loop.rewrite import count_readers, stage_loads
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, Stage
 from sealift.ir.loop.vector_axis import vector_axis
 from sealift.passes.group_rows import may_move_behind
@@ -20,7 +20,7 @@ def attach_epilogues(loops: Loops) -> Loops:
     Refuses when the product has a second reader, when the stage walks it in another shape, for what is no plain store, and when a state
     that the product reads is written between the two.
     """
-    readers = Counter(name for k in loops.kernels for s in k.stages for name in {load.buffer.name for load in stage_loads(s)})
+    readers = count_readers(loops)
     products: dict[str, int] = {}
     kernels: list[Kernel | None] = []
     for kernel in loops.kernels:

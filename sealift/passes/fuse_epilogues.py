@@ -12,11 +12,10 @@ from sealift.ir.graph.types import OpDef
 from sealift.ir.loop.expr import Buffer, Expr, Load, Op
 from sealift.ir.loop.operands import accepts, is_identity
 from sealift.ir.loop.prim import Prim
-from sealift.ir.loop.rewrite import stage_loads
+from sealift.ir.loop.rewrite import count_readers, stage_loads, used_buffers
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, Operand
 from sealift.ops.lang import Builder, Tensor
 from sealift.passes.group_rows import may_move_behind
-from sealift.passes.inline_producers import _used_buffers
 
 WITH_EPILOGUE = ("gemm", "conv")  # families whose kernels take an activation, a residual and another activation
 
@@ -53,7 +52,7 @@ def fuse_epilogues(loops: Loops, templates: Mapping[str, Template]) -> Loops:
     Refuses when the product has a second reader, when shapes differ, for whatever is outside the closed set, and when a state that the
     product reads is written between the two.
     """
-    readers = Counter(name for k in loops.kernels for s in k.stages for name in {load.buffer.name for load in stage_loads(s)})
+    readers = count_readers(loops)
     products: dict[str, tuple[int, Call]] = {}
     kernels: list[Kernel | None] = []
     for kernel in loops.kernels:
@@ -73,7 +72,7 @@ def fuse_epilogues(loops: Loops, templates: Mapping[str, Template]) -> Loops:
     live = [k for k in kernels if k is not None]
     if len(live) == len(loops.kernels):
         return loops
-    return replace(loops, kernels=tuple(live), buffers=_used_buffers(loops, live))
+    return replace(loops, kernels=tuple(live), buffers=used_buffers(loops, live))
 
 
 def _fuse(stage: Map, products: Mapping[str, tuple[int, Call]], readers: Counter[str], templates: Mapping[str, Template]) -> tuple[int, Call] | None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from sealift.diag.loc import union
 from sealift.ir.dim import Dim, Sym, is_at_most, product
-from sealift.ir.loop.expr import Buffer, CheckIndex, Expr, Index, Inside, Load, Op, rewrite, substitute
+from sealift.ir.loop.expr import CheckIndex, Expr, Index, Inside, Load, Op, rewrite, substitute
 from sealift.ir.loop.operands import accepts, is_identity
 from sealift.ir.loop.prim import Prim
-from sealift.ir.loop.rewrite import map_expressions, stage_loads
+from sealift.ir.loop.rewrite import count_readers, map_expressions, stage_loads, used_buffers
 from sealift.ir.loop.types import Call, Kernel, Loops, Map, Reduce, Scan, Stage, outputs_of
 from sealift.ops.lang import guarded
 
@@ -44,7 +44,7 @@ def inline_producers(loops: Loops) -> Loops:
     """
     writers = Counter(b.name for k in loops.kernels for s in k.stages for b in outputs_of(s))
     states = {s.name for s, _ in loops.state_updates}
-    readers = Counter(load_name for k in loops.kernels for s in k.stages for load_name in {load.buffer.name for load in stage_loads(s)})
+    readers = count_readers(loops)
     definitions: dict[str, _Definition] = {}
     kernels: list[Kernel] = []
     for kernel in loops.kernels:
@@ -57,7 +57,7 @@ def inline_producers(loops: Loops) -> Loops:
     live = _without_dead(kernels, loops)
     if len(live) == len(loops.kernels) and all(a is b for a, b in zip(live, loops.kernels)):
         return loops
-    return replace(loops, kernels=tuple(live), buffers=_used_buffers(loops, live))
+    return replace(loops, kernels=tuple(live), buffers=used_buffers(loops, live))
 
 
 def _is_definition(stage: Stage, writers: Counter[str], states: set[str]) -> bool:
@@ -252,9 +252,3 @@ def _without_dead(kernels: list[Kernel], loops: Loops) -> list[Kernel]:
             kept.append(kernel)
             needed |= {load.buffer.name for s in kernel.stages for load in stage_loads(s)}
     return kept[::-1]
-
-
-def _used_buffers(loops: Loops, kernels: list[Kernel]) -> tuple[Buffer, ...]:
-    used = {load.buffer.name for k in kernels for s in k.stages for load in stage_loads(s)}
-    used |= {b.name for k in kernels for s in k.stages for b in outputs_of(s)}
-    return tuple(b for b in loops.buffers if b.name in used or b.kind in ("weight", "state"))

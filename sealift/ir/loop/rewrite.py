@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from sealift.ir.loop.expr import Buffer, Expr, Load, loads, rewrite
-from sealift.ir.loop.types import Call, Kernel, Map, Operand, Reduce, Scan, Stage
+from sealift.ir.loop.types import Call, Kernel, Loops, Map, Operand, Reduce, Scan, Stage, outputs_of
 
 
 def map_expressions(stage: Stage, fn: Callable[[Expr], Expr]) -> Stage:
@@ -60,3 +61,14 @@ def kernel_reads(kernel: Kernel) -> Iterator[Buffer]:
             yield load.buffer
         if isinstance(stage, Map) and stage.combine is not None:
             yield stage.out
+
+
+def count_readers(loops: Loops) -> Counter[str]:
+    """How many stages read each buffer."""
+    return Counter(name for k in loops.kernels for s in k.stages for name in {load.buffer.name for load in stage_loads(s)})
+
+
+def used_buffers(loops: Loops, kernels: list[Kernel]) -> tuple[Buffer, ...]:
+    used = {load.buffer.name for k in kernels for s in k.stages for load in stage_loads(s)}
+    used |= {b.name for k in kernels for s in k.stages for b in outputs_of(s)}
+    return tuple(b for b in loops.buffers if b.name in used or b.kind in ("weight", "state"))
