@@ -142,7 +142,7 @@ TEST(packing_goes_there_and_back) {
       CHECK(std::memcmp(&turned[(row * 32 + k) * element], &plain[(row * 6 + k) * element], element) == 0);
     }
   }
-  CHECK_EQUAL(stored_bytes(sealift_constant_spec{"w", "w", 0, 0, nullptr, 0}, 99), -1);
+  CHECK_EQUAL(stored_bytes(sealift_constant_spec{"w", "w", 0, 0, nullptr, 0}, sealift_weight_spec{0, 99, 0, 0, 0}), -1);
 }
 
 TEST(strided_copies_match_the_definition) {

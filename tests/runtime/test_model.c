@@ -58,10 +58,10 @@ static const int32_t x_shape[] = {BATCH, FOUR}, y_shape[] = {BATCH, THREE};
 static const char *const x_text[] = {"batch", "4"}, *const y_text[] = {"batch", "3"};
 static const sealift_tensor_spec inputs[] = {{"x", SEALIFT_FLOAT32, 2, x_shape, x_text, NULL, 0, -1}};
 static const sealift_tensor_spec outputs[] = {{"y", SEALIFT_FLOAT32, 2, y_shape, y_text, NULL, 0, -1}};
-static const sealift_symbol_spec symbols[] = {{"batch", 1, 1024, 0, 0}};
+static const sealift_symbol_spec symbols[] = {{"batch", 1, 1024, 0, 0, 1, 0}};
 static const int64_t w_shape[] = {3, 4}, b_shape[] = {3};
 static const sealift_constant_spec constants[] = {{"w", "lin.weight", SEALIFT_FLOAT32, 2, w_shape, 0}, {"b", "lin.bias", SEALIFT_FLOAT32, 1, b_shape, 0}};
-static const sealift_weight_spec weights[] = {{0, SEALIFT_PANEL32, 0, 512}, {1, SEALIFT_ROW_MAJOR, 512, 64}};
+static const sealift_weight_spec weights[] = {{0, SEALIFT_PANEL32, 0, 512, 0}, {1, SEALIFT_ROW_MAJOR, 512, 64, 0}};
 #define WEIGHTS_BYTES 576
 static const sealift_kernel_spec kernels[] = {{0, "k0_matmul", "aten.mm", "model.py:3 lin"}, {1, "k1_bias", "aten.add", "model.py:3 lin"}};
 #define IN_LEAVES LEAF
@@ -121,7 +121,7 @@ static const sealift_symbol_spec symbols[1];
 #define NUM_SYMBOLS 0
 static const int64_t total_shape[] = {4};
 static const sealift_constant_spec constants[] = {{"total", "total", SEALIFT_FLOAT32, 1, total_shape, 1}};
-static const sealift_weight_spec weights[] = {{0, SEALIFT_ROW_MAJOR, 0, 64}};
+static const sealift_weight_spec weights[] = {{0, SEALIFT_ROW_MAJOR, 0, 64, 0}};
 #define WEIGHTS_BYTES 64
 static const sealift_state_spec states[] = {{"total", "total", SEALIFT_FLOAT32, 1, total_shape, 0}};
 #define NUM_STATES 1
@@ -156,10 +156,10 @@ static const int32_t shape[] = {N};
 static const char *const text[] = {"n"};
 static const sealift_tensor_spec inputs[] = {{"i", SEALIFT_INT64, 1, shape, text, NULL, 0, -1}};
 static const sealift_tensor_spec outputs[] = {{"y", SEALIFT_FLOAT32, 1, shape, text, NULL, 0, -1}};
-static const sealift_symbol_spec symbols[] = {{"n", 0, 64, 0, 0}};
+static const sealift_symbol_spec symbols[] = {{"n", 0, 64, 0, 0, 1, 0}};
 static const int64_t table_shape[] = {5};
 static const sealift_constant_spec constants[] = {{"table", "table", SEALIFT_FLOAT32, 1, table_shape, 2}};
-static const sealift_weight_spec weights[] = {{0, SEALIFT_ROW_MAJOR, 0, 64}};
+static const sealift_weight_spec weights[] = {{0, SEALIFT_ROW_MAJOR, 0, 64, 0}};
 #define WEIGHTS_BYTES 64
 #define NUM_STATES 0
 #define STATES NULL
@@ -206,7 +206,7 @@ static const sealift_tensor_spec outputs[] = {{"same", SEALIFT_FLOAT32, 2, a_sha
                                               {"nothing", SEALIFT_FLOAT32, 0, NULL, NULL, NULL, 1, -1},
                                               {"turned", SEALIFT_FLOAT32, 2, a_shape, a_text, transposed, 0, -1},
                                               {"sum", SEALIFT_INT64, 0, NULL, NULL, NULL, 0, -1}};
-static const sealift_symbol_spec symbols[] = {{"s", 0, 8, 0, 0}};
+static const sealift_symbol_spec symbols[] = {{"s", 0, 8, 0, 0, 1, 0}};
 static const sealift_constant_spec constants[1];
 static const sealift_weight_spec weights[1];
 #define NUM_CONSTANTS 0
