@@ -96,6 +96,19 @@ def max_pool_calls(dtype: torch.dtype, n: int) -> Calls:
     return [*calls, ([x, [3] * n, [2] * n, [1] * n, [1] * n, True], {}), ([x[0], [2] * n], {}), ([x, [3] * n, [2] * n, [1] * n, [2] * n, True], {})]
 
 
+def conv_transpose_calls(dtype: torch.dtype, n: int) -> Calls:
+    """input, weight, bias, stride, padding, output_padding, groups, dilation; OpInfo's are too large in three dimensions."""
+    x, w, shared = t(dtype, *(2, 4, 3, 2, 3)[: n + 2]), t(dtype, *(4, 3, 2, 3, 2)[: n + 2]), t(dtype, *(4, 1, 3, 2, 2)[: n + 2])
+    return [
+        ([x, w], {}),
+        ([x, w, t(dtype, 3), 2], {}),
+        ([x, w, None, [2, 1, 3][:n], [1, 0, 1][:n], [1, 0, 2][:n]], {}),
+        ([x, shared, t(dtype, 4), 2, 1, 1, 4], {}),
+        ([x[0], w, t(dtype, 3), 1, 0, 0, 1, 2], {}),
+        ([x, shared, None, [3, 2, 2][:n], 1, 0, 2, [1, 2, 1][:n]], {}),
+    ]
+
+
 def resize_calls(dtype: torch.dtype, n: int, extra: tuple[Any, ...]) -> Calls:
     x = t(dtype, *(2, 3, 4, 5, 3)[: n + 2])
     sizes = [(8, 10, 6)[:n], (3, 7, 5)[:n], (2, 2, 1)[:n], (1, 1, 1)[:n]]
@@ -258,6 +271,7 @@ OWN: Mapping[str, Callable[[torch.dtype], Calls]] = {
         for n in (1, 2, 3)
     },
     **{f"aten.max_pool{n}d{kind}.default": lambda d, n=n: max_pool_calls(d, n) for kind in ("", "_with_indices") for n in (1, 2, 3)},
+    **{f"aten.conv_transpose{n}d.{'default' if n == 1 else 'input'}": lambda d, n=n: conv_transpose_calls(d, n) for n in (1, 2, 3)},
     **{f"aten.upsample_nearest{n}d.vec": lambda d, n=n: resize_calls(d, n, ()) for n in (1, 2, 3)},
     **{
         f"aten.upsample_{kind}{n}d.vec": lambda d, n=n: [*resize_calls(d, n, (False,)), *resize_calls(d, n, (True,))]
@@ -322,8 +336,8 @@ DEVIATIONS: Mapping[str, Mapping[str, str]] = {  # hostile variants, and sizes a
         }
         for name in ("_embedding_bag.default", "_embedding_bag_forward_only.default", "embedding_bag.default", "embedding_bag.padding_idx")
     },
-    "aten._weight_norm.default": {"empty": "eager divides by the size and dies"},
-    "aten._weight_norm_interface.default": {"empty": "the same", "strided": "eager reads strided operands as if they were contiguous"},
+    "aten._weight_norm.default": {"empty": "eager divides by the size and dies (SIGFPE)", "size 0": "the same"},
+    "aten._weight_norm_interface.default": {"empty": "the same", "size 0": "the same", "strided": "eager reads strided operands as if they were contiguous"},
     "aten.instance_norm.default": {"size 1": "as native_group_norm", "ones": "the same"},
     "aten.addmv.default": {"size 0": "eager does not expand the addend to no rows", "empty": "the same"},
 }
