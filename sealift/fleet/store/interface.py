@@ -1,0 +1,122 @@
+"""What a store does: it takes batches, each once, and answers the two questions from which every other one is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from sealift.fleet.errors import QuestionError
+from sealift.fleet.model import Batch
+
+SERIES_KEYS = ("operator", "source", "scope", "model", "shapes", "origin")
+RESOURCE_KEYS = ("service", "version", "host", "instance", "pid", "container")
+GROUP_KEYS = ("service", "version")  # the resource keys that the fleet's roll-ups keep
+OPERATIONS = ("=", "!=", "~", "!~")  # ~: a pattern with * and ?
+
+
+@dataclass(frozen=True)
+class Filter:
+    key: str
+    operation: str
+    value: str
+
+    @classmethod
+    def parse(cls, text: str) -> Filter:
+        """`operator=aten::mm`, `model!=`, `host~web-*`, `label:phase=train`"""
+        for i, character in enumerate(text):
+            if character in "=~!":
+                operation = text[i : i + 2] if character == "!" else character
+                if operation in OPERATIONS and i:
+                    return cls(checked_key(text[:i]), operation, text[i + len(operation) :])
+                break
+        raise QuestionError(f"filter {text!r}; help: KEY=VALUE, KEY!=VALUE, KEY~PATTERN or KEY!~PATTERN, as in operator~aten::*")
+
+
+def checked_key(key: str) -> str:
+    if key in SERIES_KEYS or key in RESOURCE_KEYS or (key.startswith(("label:", "attribute:")) and len(key) > 6):
+        return key
+    raise QuestionError(f"key {key!r}; help: {', '.join((*SERIES_KEYS, *RESOURCE_KEYS))}, label:NAME or attribute:NAME")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which points, grouped how. Times are unix seconds, the start is in, the end is not; both are rounded outward to the store's grid."""
+
+    start_s: int
+    end_s: int
+    by: tuple[str, ...] = ()
+    where: tuple[Filter, ...] = ()
+    step_s: int = 0  # with it, one group more for each step: "time"
+
+    def __post_init__(self) -> None:
+        for key in self.by:
+            checked_key(key)
+        if len(set(self.by)) != len(self.by):
+            raise QuestionError(f"a key twice in {', '.join(self.by)}")
+        if self.step_s < 0 or self.step_s % 10:
+            raise QuestionError(f"step of {self.step_s} s; help: a multiple of 10 s")
+        if not 0 <= self.start_s < self.end_s < 1 << 40:
+            raise QuestionError(f"from {self.start_s} to {self.end_s}; help: the start comes before the end")
+
+    @property
+    def needs_processes(self) -> bool:
+        """Whether the fleet's roll-ups, which know no host, do not answer it."""
+        keys = [*self.by, *(f.key for f in self.where)]
+        return any(key in RESOURCE_KEYS and key not in GROUP_KEYS or key.startswith("attribute:") for key in keys)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    counted: int  # batches kept
+    repeated: int  # batches that had been kept before
+    points: int
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """The store's own figures, for /metrics and `sealift fleet info`."""
+
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+class Store(Protocol):
+    name: str
+
+    def commit(self, batches: Sequence[Batch], now_ns: int) -> Receipt:
+        """Keeps what it has not kept before. When it returns, all of it is durable; when it raises, none of it is kept."""
+
+    def totals(self, selection: Selection) -> pa.Table:
+        """Columns: the keys as text, `time` (int64, with a step), and SUMMED of columns.py, added up."""
+
+    def buckets(self, selection: Selection) -> pa.Table:
+        """Columns: the keys, `time`, `bucket` (ZERO_BUCKET for durations of zero), `n`."""
+
+    def processes(self) -> pa.Table:
+        """One row for each process ever heard of: instance, service, version, host, pid, container, attributes, first_s, last_s, dropped, overflow,
+        overhead."""
+
+    def api_uses(self) -> pa.Table:
+        """service, version, host, instance, key, first_ns, last_ns, count"""
+
+    def model_events(self) -> pa.Table:
+        """kind, time_ns, model, digest, serialization_id, path, format, producer, signed, attributes, service, version, host, instance"""
+
+    def time_range(self) -> tuple[int, int]:
+        """(first slot, end of the last) of what is kept, in unix seconds; (0, 0) for nothing."""
+
+    def sql(self, text: str, limit: int, timeout_s: float) -> pa.Table:
+        """One SELECT of the user's over the views that docs/guides/fleet.md lists."""
+
+    def maintain(self, now_ns: int) -> Mapping[str, int]:
+        """One round of roll-ups, compaction and retention; what it did, counted."""
+
+    def info(self) -> StoreInfo: ...
+
+    def close(self) -> None: ...
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    return list(table.to_pylist())

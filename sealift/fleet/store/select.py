@@ -1,0 +1,106 @@
+"""A Selection to SQL. Both stores share it; what differs between DuckDB and ClickHouse is in their Dialect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sealift.fleet.columns import SUMMED
+from sealift.fleet.errors import QuestionError
+from sealift.fleet.model import ZERO_BUCKET
+from sealift.fleet.store.interface import RESOURCE_KEYS, SERIES_KEYS, Filter, Selection
+
+
+class Dialect(Protocol):
+    def json_text(self, column: str, name: str) -> str:
+        """The text that a JSON object in `column` has under `name`, '' for none."""
+
+    def quoted(self, text: str) -> str:
+        """A string literal."""
+
+    def sum_int(self, column: str) -> str:
+        """The sum as a 64-bit integer."""
+
+    def floor_to(self, column: str, step: int) -> str: ...
+
+    def text(self, column: str) -> str: ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """Facts of one time range: a FROM clause over `time_s`, `series`, `resource` and the columns, and the range."""
+
+    source: str
+    start_s: int
+    end_s: int
+    where: str = ""
+
+
+def totals(selection: Selection, parts: list[Part], dialect: Dialect) -> str:
+    sums = ", ".join(f"{dialect.sum_int(c) if not c.endswith('_var') else f'sum({c})'} AS {c}" for c in SUMMED)
+    return _assembled(selection, parts, dialect, ", ".join(SUMMED), sums, "")
+
+
+def buckets(selection: Selection, parts: list[Part], dialect: Dialect, spread: str) -> str:
+    """`spread`: SQL that turns the inner rows with `first`, `counts` and `zero` into rows of `bucket` and `n`, with {inner} in it."""
+    return _assembled(selection, parts, dialect, spread, f"bucket, {dialect.sum_int('n')} AS n", "bucket")
+
+
+def _assembled(selection: Selection, parts: list[Part], dialect: Dialect, columns: str, sums: str, extra_key: str) -> str:
+    series_where = [_condition(f, _expression(f.key, dialect), dialect) for f in selection.where if _of_series(f.key)]
+    resource_where = [_condition(f, _expression(f.key, dialect), dialect) for f in selection.where if not _of_series(f.key)]
+    time = f"{dialect.floor_to('time_s', selection.step_s)} AS time" if selection.step_s else ""
+    keys = ["series", "resource", *(["time"] if time else [])]
+    conditions = ""
+    if series_where:
+        conditions += f" AND series IN (SELECT id FROM series WHERE {' AND '.join(series_where)})"
+    if resource_where:
+        conditions += f" AND resource IN (SELECT id FROM resource WHERE {' AND '.join(resource_where)})"
+    selects = []
+    for part in parts:
+        where = f"time_s >= {part.start_s} AND time_s < {part.end_s}{part.where}{conditions}"
+        selects.append(f"SELECT {', '.join(['series', 'resource', *([time] if time else []), columns])} FROM {part.source} WHERE {where}")
+    union = " UNION ALL ".join(selects)
+    group = ", ".join([*keys, *([extra_key] if extra_key else [])])
+    inner = f"SELECT {', '.join(keys)}, {sums} FROM ({union}) AS facts GROUP BY {group}"
+    outer = [f"{_expression(key, dialect)} AS {_name(key)}" for key in selection.by] + (["time"] if time else [])
+    names = [_name(key) for key in selection.by] + (["time"] if time else []) + ([extra_key] if extra_key else [])
+    joins = ""
+    if any(_of_series(key) for key in selection.by):
+        joins += " JOIN series ON series.id = grouped.series"
+    if any(not _of_series(key) for key in selection.by):
+        joins += " JOIN resource ON resource.id = grouped.resource"
+    listed = ", ".join([*outer, sums])
+    return f"SELECT {listed} FROM ({inner}) AS grouped{joins}" + (f" GROUP BY {', '.join(names)}" if names else "")
+
+
+def _of_series(key: str) -> bool:
+    return key in SERIES_KEYS or key.startswith("label:")
+
+
+def _name(key: str) -> str:
+    return '"k_' + key.replace('"', '""') + '"'
+
+
+def _expression(key: str, dialect: Dialect) -> str:
+    if key in SERIES_KEYS:
+        return f"series.{key}"
+    if key == "pid":
+        return dialect.text("resource.pid")
+    if key in RESOURCE_KEYS:
+        return f"resource.{key}"
+    kind, _, name = key.partition(":")
+    if '"' in name or "\\" in name:
+        raise QuestionError(f"key {key!r}; help: no quotes and backslashes in a label's name")
+    return dialect.json_text("series.labels" if kind == "label" else "resource.attributes", name)
+
+
+def _condition(filter: Filter, expression: str, dialect: Dialect) -> str:
+    if filter.operation in ("=", "!="):
+        return f"{expression} {'=' if filter.operation == '=' else '<>'} {dialect.quoted(filter.value)}"
+    escaped = filter.value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    pattern = dialect.quoted(escaped.replace("*", "%").replace("?", "_"))
+    return f"{expression} {'NOT ' if filter.operation == '!~' else ''}LIKE {pattern}"
+
+
+ZERO = ZERO_BUCKET
