@@ -81,7 +81,7 @@ def check(
         eager = compiled.flatten_outputs(exported_program.module()(*_copied(args), **_copied(named)))
         wide = _in_double(exported_program, args, named)
     exact = compiled.flatten_outputs(wide) if wide is not None else eager
-    return CheckReport(tuple(_compare(n, g, e, x) for n, g, e, x in zip(names, got, eager, exact, strict=True)))
+    return CheckReport(tuple(compare(n, g, e, x) for n, g, e, x in zip(names, got, eager, exact, strict=True)))
 
 
 def _copied(value: Any, dtype: torch.dtype | None = None) -> Any:
@@ -105,7 +105,8 @@ def _in_double(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return None
 
 
-def _compare(name: str, got: Any, eager: Any, exact: Any) -> OutputReport:
+def compare(name: str, got: Any, eager: Any, exact: Any, slack: float = 1.0) -> OutputReport:
+    """The rule, `slack` times as wide."""
     if not isinstance(eager, torch.Tensor):
         same = got is eager or got == eager
         return _different(name, f"{got!r}, eager has {eager!r}") if not same else OutputReport(name, True, 0.0, 0.0, 0.0, (), 0.0, 0.0)
@@ -126,7 +127,7 @@ def _compare(name: str, got: Any, eager: Any, exact: Any) -> OutputReport:
     error = torch.where(finite, (y - x).abs(), zero)
     eager_error = float(torch.where(finite, (e - x).abs(), zero).max())
     is_float = eager.is_floating_point() or eager.is_complex()
-    allowed = 2 * eager_error + 1e-6 * float(torch.where(finite, x.abs(), zero).max()) if is_float else 0.0
+    allowed = slack * (2 * eager_error + 1e-6 * float(torch.where(finite, x.abs(), zero).max())) if is_float else 0.0
     worst = tuple(int(i) for i in torch.unravel_index(error.argmax(), error.shape))
     largest = float(error.max())
     return OutputReport(name, largest <= allowed, largest, eager_error, allowed, worst, float(y[worst].real), float(x[worst].real))

@@ -90,7 +90,14 @@ def load(
         raise ArgumentError(f"isa={isa!r}; help: one of {', '.join(map(repr, _ISAS))}")
     if num_threads is not None and num_threads < 1:
         raise ArgumentError(f"num_threads={num_threads}; help: at least 1, or None for every core")
-    return Model(os.fspath(path), model, num_threads or 0, -1 if isa is None else _ISAS.index(isa), _VERIFY[verify])
+    arguments = (os.fspath(path), model, num_threads or 0, -1 if isa is None else _ISAS.index(isa), _VERIFY[verify])
+    if os.environ.get("SEALIFT_DEBUG"):
+        from sealift.debug_model import DebugModel
+        from sealift.environment import read_debug
+
+        debug = read_debug(os.environ)
+        return DebugModel(debug, *arguments) if debug.looks_inside else Model(*arguments)
+    return Model(*arguments)
 
 
 class Model(_runtime.Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from sealift.backends.cpp.kernel import KernelSource, WeightUse, emit_kernels
 from sealift.backends.cpp.model import ModelSource, StoredWeight, emit_sources
 from sealift.build.resources import find_resources
-from sealift.build.toolchain import build_library, find_toolchain
+from sealift.build.toolchain import build_library, find_toolchain, keep_sources
 from sealift.diag.steps import Steps
+from sealift.environment import read_debug, warn_of_unknown_names, with_debug
 from sealift.ir.dtype import DType
 from sealift.ir.graph.types import Graph
 from sealift.ir.graph.verify import verify as verify_graph
-from sealift.ir.loop.types import Loops
+from sealift.ir.loop.types import Kernel, Loops
 from sealift.ir.loop.verify import verify as verify_loops
 from sealift.ops import OPS
 from sealift.options import Options
@@ -35,6 +37,7 @@ from sealift.passes.narrow_broadcasts import narrow_broadcasts
 from sealift.passes.pack_weights import pack, padded_size
 from sealift.passes.simplify_expressions import simplify_expressions
 from sealift.plan.memory import MemoryPlan, plan_memory
+from sealift.plan.places import places_of
 from sealift.targets.isa import BY_NAME
 from sealift.version import VERSION
 
@@ -75,6 +78,9 @@ def compile(
     """
     from sealift.frontend import export_module, from_export
 
+    warn_of_unknown_names(os.environ)
+    debug = read_debug(os.environ)
+    options = with_debug(options, debug)
     programs = dict(model) if isinstance(model, Mapping) else {name: model}
     path = Path(package_path) if package_path is not None else Path(f"{name}.pt2")
     packaged: list[PackagedModel] = []
@@ -86,6 +92,8 @@ def compile(
         steps.check("import", imported.graph)
         steps.dump("import", imported.graph)
         packaged.append(_packaged(compile_graph(imported, options, steps)))
+        if debug.time:
+            print(f"{model_name}:\n{steps.table()}", file=sys.stderr)
     return write_package(path, packaged, dict(options.metadata), dict(options.extra_files), {"compiler": f"sealift {VERSION}"})
 
 
@@ -101,6 +109,8 @@ def compile_graph(imported: Imported, options: Options = Options(), steps: Steps
     kernels = s("kernels", emit_kernels, loops, plan)
     weights, arrays = s("pack", _store_weights, imported, kernels)
     source = s("emit", emit_sources, graph, loops, kernels, plan, weights, isas, f"sealift {VERSION}, {toolchain.version}")
+    if s.options.dump_dir is not None:
+        keep_sources(source, isas, s.options.dump_dir / "src")
     library = s("build", build_library, source, isas, toolchain, find_resources())
     s.check_names()
     return Compiled(imported, graph, loops, plan, source, library, weights, arrays)
@@ -170,6 +180,11 @@ def _leaf(entry: InputEntry) -> dict[str, Any]:
     return {"name": entry.name} if entry.value is not None else {"name": entry.name, "constant": entry.constant}
 
 
+def _kernel(position: int, kernel: Kernel, loops: Loops, plan: MemoryPlan) -> dict[str, Any]:
+    origin = [str(p) for p in kernel.loc.places]
+    return {"id": position, "name": f"k{position}_{kernel.name}", "ops": list(kernel.ops), "origin": origin, "writes": places_of(kernel, loops, plan)}
+
+
 def _packaged(compiled: Compiled) -> PackagedModel:
     graph, loops = compiled.graph, compiled.loops
     manifest = {
@@ -185,9 +200,7 @@ def _packaged(compiled: Compiled) -> PackagedModel:
         "leaves": [_leaf(entry) for entry in compiled.imported.inputs],
         "output_kinds": list(compiled.imported.output_kinds),
         "states": [{"fqn": s.fqn, "dtype": str(s.value.type.dtype), "shape": [d.value for d in s.value.type.shape]} for s in graph.states],
-        "kernels": [
-            {"id": i, "name": f"k{i}_{k.name}", "ops": list(k.ops), "origin": [str(p) for p in k.loc.places]} for i, k in enumerate(loops.kernels)
-        ],
+        "kernels": [_kernel(i, k, loops, compiled.plan) for i, k in enumerate(loops.kernels)],
     }
     pieces = [(w.offset_bytes, memoryview(a.data).cast("B")) for w, a in zip(compiled.weights, compiled.arrays) if a.nbytes]
     return PackagedModel(graph.name, compiled.library, pieces, manifest)

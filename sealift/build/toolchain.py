@@ -183,6 +183,18 @@ def build_library(
         return _link(sorted(objects), directory, toolchain, resources)
 
 
+def keep_sources(source: Sources, isas: Sequence[Isa], directory: Path) -> None:
+    """The generated files for a person or a debugger: `set substitute-path model DIRECTORY` finds them from a library with symbols."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in {**source.headers, **source.per_isa, **source.common}.items():
+        (directory / name).write_text(text, encoding="utf-8")
+    compiled = [(isa.name, name) for isa in isas for name in source.per_isa] + [(BASELINE.name, name) for name in source.common]
+    for isa, name in compiled:  # the name that a unit is compiled under
+        link = directory / f"{isa}_{name}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(name)
+
+
 @contextmanager
 def _workspace() -> Iterator[Path]:
     try:

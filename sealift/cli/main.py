@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from sealift.cli import bench, check, compile, doctor, explain, inspect, ops, run, verify
 from sealift.cli.output import Output
 from sealift.diag.errors import SealiftError
+from sealift.environment import VARIABLES
 from sealift.version import VERSION
 
 _VERBS = (compile, inspect, run, bench, check, verify, ops, doctor, explain)
-_VARIABLES = {"SEALIFT_LOG": "debug, info, warning or error: what Python's logging shows on stderr"}
 
 _DESCRIPTION = """Compile PyTorch models ahead of time into sealed packages that run without PyTorch.
 
@@ -28,7 +28,7 @@ _DESCRIPTION = """Compile PyTorch models ahead of time into sealed packages that
 
 
 def parser() -> argparse.ArgumentParser:
-    epilog = "environment:\n" + "\n".join(f"  {name}  {text}" for name, text in _VARIABLES.items())
+    epilog = "environment:\n" + "\n".join(f"  {name}  {text}" for name, text in VARIABLES.items())
     top = argparse.ArgumentParser(
         prog="sealift", description=_DESCRIPTION, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -52,7 +52,7 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     output = Output(as_json=arguments.json, out=sys.stdout, err=sys.stderr)
     level = "info" if arguments.verbose else environ.get("SEALIFT_LOG", "warning").lower()
     if level not in ("debug", "info", "warning", "error"):
-        output.note(f"[E-ARG-001] SEALIFT_LOG={level!r}; help: {_VARIABLES['SEALIFT_LOG']}")
+        output.note(f"[E-ARG-001] SEALIFT_LOG={level!r}; help: {VARIABLES['SEALIFT_LOG']}")
         return 2
     logging.basicConfig(stream=sys.stderr, level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
     try:
