@@ -47,8 +47,9 @@ typedef enum sealift_layout { /* how a weight lies in the weights file */
   SEALIFT_ROW_MAJOR = 0,
   SEALIFT_PANEL32 = 1, /* a [n, k] matrix as ceil(n / 32) panels of [k][32], columns past n are zero: B of a GEMM that multiplies by its transpose */
   SEALIFT_PANEL32_T = 2, /* the same panels of a constant whose shape is [k, n] */
-  SEALIFT_CONV_PANEL32 = 3, /* [out_c, in_c / groups, kh, kw] (or [.., kw]): per group, ceil((out_c / groups) / 32) panels of
-                               [kh * kw * in_c / groups][32], rows in the order (kh, kw, input channel), columns past out_c / groups zero */
+  SEALIFT_CONV_PANEL32 = 3, /* [out_c, in_c / groups, kh, kw] (or [.., kw], or [out_c, k]: a recurrent layer's, a group for each gate): per
+                               group, ceil((out_c / groups) / 32) panels of [kh * kw * in_c / groups][32], rows in the order (kh, kw, input
+                               channel), columns past out_c / groups zero */
   SEALIFT_CONV_DEPTHWISE = 4 /* [out_c, 1, kh, kw] as [kh * kw][out_c] */
 } sealift_layout;
 

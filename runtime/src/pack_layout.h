@@ -35,7 +35,7 @@ inline bool panel_form(const sealift_constant_spec &constant, const sealift_weig
     case SEALIFT_PANEL32: *form = {1, first, rest, PANEL, rest, rest, 1, 0}; return true;
     case SEALIFT_PANEL32_T: *form = {1, rest, first, PANEL, 1, first, rest, 0}; return true;
     case SEALIFT_CONV_PANEL32: {
-      if (constant.rank < 3 || weight.groups < 1 || first % weight.groups != 0) return false;
+      if (constant.rank < 2 || weight.groups < 1 || first % weight.groups != 0) return false;
       const int64_t channels = constant.shape[1], taps = product_from(constant, 2);
       *form = {weight.groups, first / weight.groups, rest, PANEL, rest, channels, taps, 1};
       return true;

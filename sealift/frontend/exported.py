@@ -27,6 +27,7 @@ from torch.utils import _pytree as pytree
 from sealift.diag.errors import CompileError, joined
 from sealift.diag.loc import Loc
 from sealift.frontend.locations import user_loc
+from sealift.frontend.recurrent_shapes import recurrent_shapes
 from sealift.frontend.sizes import Sizes, UnsupportedSize, collect_sizes, unmet_guards
 from sealift.ir.dim import Dim, dim
 from sealift.ir.dtype import DType, dtype_from_torch_name
@@ -80,7 +81,8 @@ def export_module(
 ) -> ExportedProgram:
     """torch.export.export, with its failure as a CompileError."""
     try:
-        return torch.export.export(module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+        with recurrent_shapes():
+            return torch.export.export(module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
     except Exception as error:
         raise CompileError(
             f"torch.export cannot export {type(module).__name__}: {error}",
@@ -133,7 +135,7 @@ def decompose(ep: ExportedProgram, ops: Mapping[str, OpDef]) -> ExportedProgram:
 
 
 def _run(ep: ExportedProgram, table: Any) -> ExportedProgram:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), recurrent_shapes():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own use of its pytrees
         result: ExportedProgram = ep.run_decompositions(table)
     return result

@@ -14,6 +14,7 @@ from sealift.ops import (  # noqa: F401 - for the rows that they add
     padding,
     pointwise,
     pooling,
+    recurrent,
     reductions,
     resampling,
     scans,

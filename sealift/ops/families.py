@@ -115,6 +115,60 @@ def _conv(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Arra
         return (_activate(out, attrs.get("post_activation", "none")).astype(x.dtype),)
 
 
+RECURRENT_GATES: Mapping[str, int] = MappingProxyType({"lstm": 4, "gru": 3, "tanh": 1, "relu": 1})  # matrices that make one cell
+
+
+def _unpanelled(w: Array, rows: int, groups: int) -> Array:
+    """[rows, k] as it is, or from [groups * ceil(rows / groups / 32), k, 32]."""
+    if w.ndim == 2:
+        return w
+    each = w.reshape(groups, -1, *w.shape[1:]).transpose(0, 1, 3, 2).reshape(groups, -1, w.shape[1])
+    return each[:, : rows // groups].reshape(rows, w.shape[1])
+
+
+def _recurrent(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Array, ...]:
+    """The cell over steps: gates [steps, batch, groups * hidden] are the inputs' share; `_reverse` operands walk from the last step.
+    lstm: gates i, f, g, o; c = f c + i g; h = o tanh(c). gru: r, z, n; n = tanh(gates_n + r (h w_n + bias_n)); h = n + z (h - n)."""
+    cell, groups = attrs["cell"], attrs["groups"]
+    h0 = operands["h0"]
+    steps, batch, width = operands["gates"].shape
+    hidden, size = width // groups, h0.shape[-1]
+    outs, finals, cells = [], [], []
+    for d, suffix in enumerate(("", "_reverse")[: h0.shape[0]]):
+        w = _unpanelled(operands["w" + suffix], width, groups)
+        bias = operands.get("bias" + suffix, np.zeros(width, h0.dtype))
+        projection = operands.get("w_proj" + suffix)
+        h, c = h0[d], operands["c0"][d] if cell == "lstm" else None
+        out = np.zeros((steps, batch, size), h0.dtype)
+        for at in range(steps) if d == 0 else reversed(range(steps)):
+            given = np.split(operands["gates" + suffix][at], groups, axis=1)
+            own = np.split(h @ w.T + bias, groups, axis=1)
+            match cell:
+                case "lstm":
+                    keep, show = _activate(given[1] + own[1], "sigmoid"), _activate(given[3] + own[3], "sigmoid")
+                    c = keep * c + _activate(given[0] + own[0], "sigmoid") * np.tanh(given[2] + own[2])
+                    h = show * np.tanh(c)
+                case "gru":
+                    reset, update = (_activate(given[k] + own[k], "sigmoid") for k in (0, 1))
+                    fresh = np.tanh(given[2] + reset * own[2])
+                    h = (h - fresh) * update + fresh
+                case _:
+                    h = _activate(given[0] + own[0], cell)
+            if projection is not None:
+                h = h @ _unpanelled(projection, size, 1).T
+            out[at] = h
+        outs.append(out)
+        finals.append(h)
+        cells.append(c)
+    joined = np.concatenate(outs, axis=2)
+    results = [np.swapaxes(joined, 0, 1) if attrs["batch_first"] else joined, np.stack(finals)]
+    if cell == "lstm":
+        results.append(np.stack(cells))
+    if "w_proj" in operands:
+        results.append(np.zeros((h0.shape[0], batch, hidden), h0.dtype))  # room of the kernel's
+    return tuple(results)
+
+
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         f.name: f
@@ -123,6 +177,11 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             Family("gemm", ("a", "b", "bias?", "residual?"), _gemm),
             Family("attention", ("q", "k", "v", "mask?"), _attention),
             Family("sort", ("x",), _sort),
+            Family(
+                "recurrent",
+                ("gates", "w", "h0", "bias?", "c0?", "w_proj?", "gates_reverse?", "w_reverse?", "bias_reverse?", "w_proj_reverse?"),
+                _recurrent,
+            ),
         )
     }
 )

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from tests.ops.recurrent_samples import RECURRENT
+
 Calls = Sequence[tuple[Sequence[Any], dict[str, Any]]]
 
 
@@ -347,6 +349,7 @@ UNSPECIFIED = frozenset(  # rows whose values eager leaves open: only shape and 
 )
 OWN = {
     **OWN,
+    **RECURRENT,
     "aten.empty.memory_format": lambda d: [([[2, 3]], {"dtype": d}), ([[0]], {})],
     "aten.empty_strided.default": lambda d: [([[2, 3], [3, 1]], {"dtype": d})],
     "aten.empty_like.default": lambda d: [([t(d, 2, 3)], {})],

@@ -45,6 +45,8 @@ def emit_call(call: Call, context: CallContext, lines: Lines, epilogue: str = ""
             return _emit_conv(call, context, lines)
         case "sort":
             return _emit_sort(call, context, lines)
+        case "recurrent":
+            return _emit_recurrent(call, context, lines)
     raise InternalError(f"the C++ backend has no kernel family {call.family!r}")
 
 
@@ -293,3 +295,52 @@ def _emit_sort(call: Call, context: CallContext, lines: Lines) -> str:
     lines.add("// x, values, indices, rows, n, count, dtype, descending")
     lines.add(f"SEALIFT_NS::sort_rows(frame, {{{', '.join(given)}}});")
     return f"SEALIFT_NS::sort_rows_scratch_bytes({n}, {count}, {dtype})"
+
+
+_CELLS = {"lstm": "kCellLstm", "gru": "kCellGru", "tanh": "kCellTanh", "relu": "kCellRelu"}
+
+
+def _emit_recurrent(call: Call, context: CallContext, lines: Lines) -> str:
+    cell, batch_first = str(call.attr("cell")), bool(call.attr("batch_first"))
+    outs = dict(zip(("out", "hn", "cn", "raw") if cell == "lstm" else ("out", "hn"), call.outs))
+    h0, out = _required(call, "h0"), _output_view(outs["out"])
+
+    def text(d: Dim) -> str:
+        return size_text(d, context.names)
+
+    def address(role: str, layout: int = ROW_MAJOR) -> str:
+        operand = call.operand(role)
+        assert operand is not None
+        return _at(context.pointer(operand.load.buffer, layout), _required(call, role).offset, context)
+
+    def panels(role: str, layout: int) -> str:
+        """A matrix that is a constant is stored in panels; any other comes in panels already."""
+        operand = call.operand(role)
+        assert operand is not None
+        return address(role, layout if operand.load.buffer.kind == "weight" and len(operand.shape) == 2 else ROW_MAJOR)
+
+    steps_at, batch_at = (1, 0) if batch_first else (0, 1)
+    lines.add("RecurrentF32 layer;")
+    for d, suffix in enumerate(("", "_reverse")):
+        if call.operand("gates" + suffix) is None:
+            continue
+        gates, target = _required(call, "gates" + suffix), f"layer.direction[{d}]"
+        strides = f"{target}.gates_step = {text(gates.strides[0])}, {target}.gates_batch = {text(gates.strides[1])}"
+        lines.add(f"{target}.gates = {address('gates' + suffix)}, {strides};")
+        lines.add(f"{target}.w = {panels('w' + suffix, CONV_PANEL32)};")
+        if call.operand("bias" + suffix) is not None:
+            lines.add(f"{target}.bias = {address('bias' + suffix)};")
+        if call.operand("w_proj" + suffix) is not None:
+            lines.add(f"{target}.w_proj = {panels('w_proj' + suffix, PANEL32)};")
+    lines.add(f"layer.h0 = {address('h0')};")
+    if call.operand("c0") is not None:
+        lines.add(f"layer.c0 = {address('c0')};")
+    for name, buffer in outs.items():
+        lines.add(f"layer.{name} = {context.pointer(buffer, ROW_MAJOR)};")
+    lines.add(f"layer.out_step = {text(out.strides[steps_at])}, layer.out_batch = {text(out.strides[batch_at])};")
+    hidden = call.operand("gates").shape[-1] // int(call.attr("groups"))  # type: ignore[union-attr]
+    lines.add(f"layer.steps = {text(out.shape[steps_at])}, layer.batch = {text(out.shape[batch_at])};")
+    lines.add(f"layer.hidden = {text(hidden)}, layer.size = {text(h0.shape[2])};")
+    lines.add(f"layer.cell = {_CELLS[cell]}, layer.directions = {text(h0.shape[0])};")
+    lines.add("recurrent_f32(frame, layer);")
+    return "0"

@@ -84,7 +84,7 @@ def _run_unit(name: str, loops: Loops, kernels: KernelSource) -> str:
     return (
         f"// {name}, one run: every kernel in order.\n"
         '#include "kernels.h"\n#include "kernels/attention/attention.h"\n#include "kernels/conv/conv.h"\n#include "kernels/gemm/gemm.h"\n'
-        '#include "kernels/sort/sort.h"\n\n'
+        '#include "kernels/recurrent/recurrent.h"\n#include "kernels/sort/sort.h"\n\n'
         "namespace SEALIFT_NS {\nnamespace {\n\n"
         "__attribute__((noinline, cold)) int32_t failed(sealift_frame *frame, int32_t kernel) {\n  frame->error_kernel = kernel;\n  return -1;\n}\n\n"
         f"}}  // namespace\n\nint32_t run_{identifier(name)}(sealift_frame *frame) {{\n{sizes}\n{steps}\n  return 0;\n}}\n\n"

@@ -84,6 +84,8 @@ def accepts(call: Call, role: str, operand: Operand) -> bool:
             return view.strides[-1] == dim(1)
         case ("attention", "mask") | ("conv", "x") | ("conv", "residual"):
             return True
+        case "recurrent", ("gates" | "gates_reverse"):
+            return view.strides[-1] == dim(1) or view.shape[-1] == dim(1)
         case "attention", _:
             return view.strides[rank - 1] == dim(1) or view.shape[rank - 1] == dim(1)
     return is_row_major(view)
