@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sealift import pipeline
+from sealift.backends.cpp.family_calls import FAMILY_HEADERS
 from sealift.backends.cpp.kernel import KernelSource, emit_kernels, size_names
 from sealift.build.resources import find_resources
 from sealift.build.toolchain import Toolchain, find_toolchain
@@ -161,7 +162,8 @@ def _case_text(loops: Loops, kernels: KernelSource) -> str:
 
 def _build(texts: Sequence[str], isa: Isa, toolchain: Toolchain, flags: Sequence[str]) -> ctypes.CDLL:
     resources = find_resources()
-    head = '#include "kernels/loops/loops.h"\n#include "kernels/attention/attention.h"\n#include "kernels/conv/conv.h"\n#include "kernels/gemm/gemm.h"\n#include "kernels/sort/sort.h"\nnamespace SEALIFT_NS {\n'
+    headers = ["kernels/loops/loops.h", *FAMILY_HEADERS.values()]
+    head = "".join(f'#include "{header}"\n' for header in headers) + "namespace SEALIFT_NS {\n"
     with tempfile.TemporaryDirectory(prefix="sealift-test-") as name:
         source = Path(name) / "cases.cpp"
         source.write_text(head + "\n".join(texts) + "\n}\n")

@@ -123,7 +123,7 @@ def _unpanelled(w: Array, rows: int, groups: int) -> Array:
     if w.ndim == 2:
         return w
     each = w.reshape(groups, -1, *w.shape[1:]).transpose(0, 1, 3, 2).reshape(groups, -1, w.shape[1])
-    return each[:, : rows // groups].reshape(rows, w.shape[1])
+    return np.asarray(each[:, : rows // groups].reshape(rows, w.shape[1]))
 
 
 def _recurrent(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Array, ...]:
@@ -133,12 +133,14 @@ def _recurrent(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple
     h0 = operands["h0"]
     steps, batch, width = operands["gates"].shape
     hidden, size = width // groups, h0.shape[-1]
-    outs, finals, cells = [], [], []
+    outs: list[Array] = []
+    finals: list[Array] = []
+    cells: list[Array] = []
     for d, suffix in enumerate(("", "_reverse")[: h0.shape[0]]):
         w = _unpanelled(operands["w" + suffix], width, groups)
         bias = operands.get("bias" + suffix, np.zeros(width, h0.dtype))
         projection = operands.get("w_proj" + suffix)
-        h, c = h0[d], operands["c0"][d] if cell == "lstm" else None
+        h, c = h0[d], operands.get("c0", h0)[d]  # only an lstm has a c
         out = np.zeros((steps, batch, size), h0.dtype)
         for at in range(steps) if d == 0 else reversed(range(steps)):
             given = np.split(operands["gates" + suffix][at], groups, axis=1)

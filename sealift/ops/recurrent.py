@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from sealift.ir.dim import Dim, dim
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Bound
-from sealift.ops.arguments import refuse
+from sealift.ops.arguments import as_int, refuse
 from sealift.ops.families import RECURRENT_GATES
 from sealift.ops.gemm import linear
-from sealift.ops.lang import Builder, IndexEntry, Tensor, as_entry, guarded
+from sealift.ops.lang import Builder, IndexEntry, Tensor, guarded
 from sealift.ops.table import op
 from sealift.ops.views import narrowed, swapped
 
@@ -19,7 +19,7 @@ PANEL = 32  # columns of a packed panel: contracts/sealift_model.h
 
 def _panelled(b: Builder, w: Tensor, groups: int) -> Tensor:
     """[groups * n, k] -> [groups * ceil(n / 32), k, 32], zero past n: what a constant is packed as when the model is compiled."""
-    each, k = w.shape[0].value // groups, w.shape[1]
+    each, k = as_int(w.shape[0], "a recurrent weight's size") // groups, w.shape[1]
     panels = -(-each // PANEL)
 
     def element(index: tuple[IndexEntry, ...]) -> object:
@@ -41,7 +41,8 @@ class _Weights:
 
     def __init__(self, params: Sequence[Tensor], has_biases: bool, projected: bool) -> None:
         self.input, self.hidden = params[0], params[1]
-        self.input_bias, self.hidden_bias = (params[2], params[3]) if has_biases else (None, None)
+        self.input_bias: Tensor | None = params[2] if has_biases else None
+        self.hidden_bias: Tensor | None = params[3] if has_biases else None
         self.projection = params[-1] if projected else None
 
 
@@ -98,9 +99,7 @@ def _network(
     finals: list[list[Tensor]] = [[] for _ in states]
     out = x
     for layer in range(num_layers):
-        weights = [
-            _Weights(params[k * each : (k + 1) * each], has_biases, projected) for k in range(layer * directions, (layer + 1) * directions)
-        ]
+        weights = [_Weights(params[k * each : (k + 1) * each], has_biases, projected) for k in range(layer * directions, (layer + 1) * directions)]
         started = [narrowed(s, 0, layer * directions, directions) for s in states]
         out, *ends = _layer(b, cell, out, weights, started[0], started[1] if cell == "lstm" else None, batch_first)
         for final, end in zip(finals, ends):

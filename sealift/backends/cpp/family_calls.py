@@ -12,14 +12,22 @@ from sealift.ir.dim import ONE, ZERO, Dim, Sym, dim, product
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Buffer
 from sealift.ir.loop.operands import Strided, accepts, collapsed_stride, strided
-from sealift.ir.loop.types import Call, Operand
+from sealift.ir.loop.types import Call, Loops, Operand
 
 ROW_MAJOR, PANEL32, PANEL32_T, CONV_PANEL32, CONV_DEPTHWISE = 0, 1, 2, 3, 4  # contracts/sealift_model.h: sealift_layout
+
+FAMILY_HEADERS = {name: f"kernels/{name}/{name}.h" for name in ("attention", "conv", "gemm", "recurrent", "sort")}
 
 _ACTIVATIONS = {
     "relu": "kActivationRelu", "gelu": "kActivationGeluErf", "gelu_tanh": "kActivationGeluTanh", "silu": "kActivationSilu",
     "sigmoid": "kActivationSigmoid", "tanh": "kActivationTanh",
 }  # fmt: skip
+
+
+def family_includes(loops: Loops) -> list[str]:
+    """The headers of the families that a model calls."""
+    used = {stage.family for kernel in loops.kernels for stage in kernel.stages if isinstance(stage, Call)}
+    return [f'#include "{header}"' for name, header in FAMILY_HEADERS.items() if name in used]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sealift.backends.cpp.family_calls import family_includes
 from sealift.backends.cpp.kernel import KernelSource, emit_kernels, size_names
 from sealift.backends.cpp.spelling import identifier, size_text, unique_identifiers
 from sealift.diag.errors import CompileError
@@ -81,10 +82,9 @@ def _run_unit(name: str, loops: Loops, kernels: KernelSource) -> str:
     used = [f"  const int64_t {n} = frame->sizes[{i}];" for i, (s, n) in enumerate(names.items()) if f"{n}" in steps]
     used += [f"  (void){n};" for s, n in names.items() if f"{n}" in steps]
     sizes = "\n".join(used)
+    includes = "\n".join(['#include "kernels.h"', *family_includes(loops)])
     return (
-        f"// {name}, one run: every kernel in order.\n"
-        '#include "kernels.h"\n#include "kernels/attention/attention.h"\n#include "kernels/conv/conv.h"\n#include "kernels/gemm/gemm.h"\n'
-        '#include "kernels/recurrent/recurrent.h"\n#include "kernels/sort/sort.h"\n\n'
+        f"// {name}, one run: every kernel in order.\n{includes}\n\n"
         "namespace SEALIFT_NS {\nnamespace {\n\n"
         "__attribute__((noinline, cold)) int32_t failed(sealift_frame *frame, int32_t kernel) {\n  frame->error_kernel = kernel;\n  return -1;\n}\n\n"
         f"}}  // namespace\n\nint32_t run_{identifier(name)}(sealift_frame *frame) {{\n{sizes}\n{steps}\n  return 0;\n}}\n\n"
@@ -194,14 +194,11 @@ def _model_unit(
         len(kernel_specs),
     ]
     heads = list(tables)
+    includes = "\n".join(['#include "kernels/loops/loops.h"', *family_includes(loops)])
     body = "\n".join(p for p in parts if p)
     return f"""// {graph.name}: what the library says about itself.
 #include "sealift_model.h"
-#include "kernels/attention/attention.h"
-#include "kernels/conv/conv.h"
-#include "kernels/gemm/gemm.h"
-#include "kernels/loops/loops.h"
-#include "kernels/sort/sort.h"
+{includes}
 
 {declarations}
 

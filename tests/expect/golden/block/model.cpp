@@ -1,10 +1,8 @@
 // block: what the library says about itself.
 #include "sealift_model.h"
-#include "kernels/attention/attention.h"
-#include "kernels/conv/conv.h"
-#include "kernels/gemm/gemm.h"
 #include "kernels/loops/loops.h"
-#include "kernels/sort/sort.h"
+#include "kernels/attention/attention.h"
+#include "kernels/gemm/gemm.h"
 
 namespace sealift_baseline {
 int32_t run_block(sealift_frame *frame);

@@ -1,10 +1,6 @@
 // mixed: what the library says about itself.
 #include "sealift_model.h"
-#include "kernels/attention/attention.h"
-#include "kernels/conv/conv.h"
-#include "kernels/gemm/gemm.h"
 #include "kernels/loops/loops.h"
-#include "kernels/sort/sort.h"
 
 namespace sealift_baseline {
 int32_t run_mixed(sealift_frame *frame);

@@ -1,9 +1,6 @@
 // mlp, one run: every kernel in order.
 #include "kernels.h"
-#include "kernels/attention/attention.h"
-#include "kernels/conv/conv.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/sort/sort.h"
 
 namespace SEALIFT_NS {
 namespace {
