@@ -8,6 +8,7 @@
 
 #include "crc32c.h"
 #include "model.h"
+#include "observe.h"
 #include "tensors.h"
 
 namespace nb = nanobind;
@@ -243,4 +244,5 @@ NB_MODULE(_runtime, m) {
           return crc; }, nb::arg("data"), nb::arg("crc") = 0);
   m.def("machine_isas", [] { return sealift_machine_isas(); });
   m.def("version", [] { return sealift_version(); });
+  bind_observe(m);
 }

@@ -38,7 +38,8 @@ def test_libsealift_stands_alone(build: Path) -> None:
     library = build / "libsealift.so.0"
     assert needed(library) <= {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
     assert newest_glibc(library) <= GLIBC_LIMIT
-    header = (Path(__file__).resolve().parents[2] / "contracts" / "sealift.h").read_text()
+    contracts = Path(__file__).resolve().parents[2] / "contracts"
+    header = (contracts / "sealift.h").read_text() + (contracts / "sealift_observe.h").read_text()
     declared = set(re.findall(r"SEALIFT_API [\w *]*?\b(sealift_\w+)\(", header))
     assert exported(library) == declared
 

@@ -1,0 +1,61 @@
+// When the recorder listens, as plain arithmetic on a clock that is given: windows, bursts, and the budget. control.cpp carries it out.
+#pragma once
+
+#include <stdint.h>
+
+#include "random.h"
+#include "sealift_observe.h"
+
+namespace sealift::observe {
+
+inline constexpr double PERIOD_NS = 1e9;
+// Of a burst: longer than a step of most services. At the default duty cycle there is one in ten seconds.
+inline constexpr double BURST_NS = 50e6;
+inline constexpr double LEAST_PROBABILITY = 1e-5, LEAST_DUTY_CYCLE = 1e-3;
+inline constexpr double FIRST_PROBABILITY = 0.01;  // with a budget, until the first period has shown how many operators there are
+
+// Parts of one period in ns since its beginning; empty ones have begin == end. A window that would pass the end goes on at the beginning, so
+// that each moment is as likely to be inside as any other.
+struct Span {
+  double begin = 0, end = 0;
+};
+struct Period {
+  Span window[2];
+  Span burst;
+};
+
+// What a period cost, as shares of the running time.
+struct Cost {
+  double samples;  // grows with the probability
+  double fixed;    // grows with the duty cycle alone: operators that are passed over, backward nodes
+  double bursts;
+  double total() const { return samples + fixed + bursts; }
+};
+
+class Schedule {
+ public:
+  explicit Schedule(const sealift_recorder_options &options);
+
+  Period draw(Random &random) const;
+  // The next period's probability and duty cycles from the last one's cost. True if anything changed by more than a fifth.
+  bool adapt(const Cost &cost);
+
+  bool has_windows() const { return every_ == SEALIFT_EVERY_OPERATOR && duty_cycle_ < 1; }
+  bool has_bursts() const { return burst_duty_cycle_ > 0; }
+  bool needs_clock() const { return budget_ > 0 || has_windows() || has_bursts(); }
+  double probability() const { return 1 / (duty_cycle_ * static_cast<double>(weight_)); }  // within a window
+  double duty_cycle() const { return duty_cycle_; }
+  double burst_duty_cycle() const { return burst_duty_cycle_; }
+  uint64_t weight() const { return weight_; }  // of an event: 1 / (probability * duty cycle), exactly
+  uint64_t burst_weight() const;
+
+ private:
+  void choose(double probability, double duty_cycle);
+
+  int32_t every_;
+  double most_probability_, most_duty_cycle_, most_burst_duty_cycle_, budget_;
+  double duty_cycle_ = 1, burst_duty_cycle_ = 0;
+  uint64_t weight_ = 1;
+};
+
+}  // namespace sealift::observe

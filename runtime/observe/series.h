@@ -1,0 +1,34 @@
+// Which series there are: an operator under one set of labels, numbered in the order of appearance. Bounded; what finds no room is series 0.
+#pragma once
+
+#include <stdint.h>
+
+#include "sealift_observe.h"
+
+namespace sealift::observe {
+
+inline constexpr uint32_t OVERFLOW_SERIES = 0;
+inline constexpr int MAX_LABEL_SETS = 1024;
+inline constexpr size_t TEXT_BYTES = 1 << 20;  // of all names, shapes and labels together
+
+struct LabelSet {
+  const char *model_id;
+  int32_t count;
+  const sealift_label *labels;
+};
+
+struct Series {
+  const char *name, *origin, *shapes;
+  int32_t source, scope;
+  const LabelSet *labels;
+};
+
+// The number of a sample's series. Lock-free but for a series', or an info's, first time.
+uint32_t series_of(const sealift_sample &sample);
+uint32_t num_series();
+const Series &series_at(uint32_t index);
+// With nobody inside record(): forgets every series. `labels`: comma-separated keys besides model_id. False without memory.
+bool clear_series(int max_series, const char *labels);
+void series_after_fork();
+
+}  // namespace sealift::observe

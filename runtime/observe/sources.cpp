@@ -1,0 +1,53 @@
+#include "sources.h"
+
+#include "info.h"
+
+namespace sealift::observe {
+
+namespace {
+
+const sealift_event_source *source = nullptr;
+bool listens[SEALIFT_OBSERVE_SLOTS] = {};
+sealift_listen how_of[SEALIFT_OBSERVE_SLOTS] = {};
+
+constexpr uint32_t KERNEL_BIT = 1u << SEALIFT_SCOPE_KERNEL;
+
+}  // namespace
+
+std::mutex &control_mutex() {
+  static auto *one = new std::mutex;
+  return *one;
+}
+
+bool listen(int slot, const sealift_listen &how) {
+  if ((how.scopes & KERNEL_BIT) != 0 && !listen_to_kernels(slot, how)) return false;
+  if ((how.scopes & ~KERNEL_BIT) != 0 && source != nullptr && source->listen(slot, &how) == 0) {
+    unlisten_to_kernels(slot);
+    return false;
+  }
+  listens[slot] = true;
+  how_of[slot] = how;
+  return true;
+}
+
+void unlisten(int slot) {
+  if (!listens[slot]) return;
+  listens[slot] = false;
+  unlisten_to_kernels(slot);
+  if (source != nullptr && (how_of[slot].scopes & ~KERNEL_BIT) != 0) source->unlisten(slot);
+}
+
+bool attach_source(const sealift_event_source &attached) {
+  if (source != nullptr || attached.version != SEALIFT_OBSERVE_VERSION) return false;
+  source = &attached;
+  carry_info_by(source);
+  for (int slot = 0; slot < SEALIFT_OBSERVE_SLOTS; ++slot) {
+    // An observer of one thread alone began before the source was there, and only that thread could register it.
+    if (listens[slot] && (how_of[slot].scopes & ~KERNEL_BIT) != 0 && how_of[slot].this_thread_only == 0) source->listen(slot, &how_of[slot]);
+  }
+  return true;
+}
+
+const sealift_event_source *attached_source() { return source; }
+
+}  // namespace sealift::observe
