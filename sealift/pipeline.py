@@ -18,6 +18,7 @@ from sealift.environment import read_debug, warn_of_unknown_names, with_debug
 from sealift.ir.dtype import DType
 from sealift.ir.graph.types import Graph
 from sealift.ir.graph.verify import verify as verify_graph
+from sealift.ir.loop.cost import kernel_cost
 from sealift.ir.loop.types import Kernel, Loops
 from sealift.ir.loop.verify import verify as verify_loops
 from sealift.ops import OPS
@@ -181,8 +182,9 @@ def _leaf(entry: InputEntry) -> dict[str, Any]:
 
 
 def _kernel(position: int, kernel: Kernel, loops: Loops, plan: MemoryPlan) -> dict[str, Any]:
-    origin = [str(p) for p in kernel.loc.places]
-    return {"id": position, "name": f"k{position}_{kernel.name}", "ops": list(kernel.ops), "origin": origin, "writes": places_of(kernel, loops, plan)}
+    origin, cost = [str(p) for p in kernel.loc.places], kernel_cost(kernel)
+    what = {"id": position, "name": f"k{position}_{kernel.name}", "ops": list(kernel.ops), "origin": origin}
+    return {**what, "flops": str(cost.flops), "bytes": str(cost.bytes), "writes": places_of(kernel, loops, plan)}
 
 
 def _packaged(compiled: Compiled) -> PackagedModel:

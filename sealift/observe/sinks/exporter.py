@@ -58,11 +58,13 @@ class SinkStatus:
 
 
 class Exporter:
-    """Feeds sinks until it is closed, which the end of the process does too. A forked child goes on with sinks of its own."""
+    """Feeds sinks until it is closed, which the end of the process does too. A forked child goes on with sinks of its own.
+
+    take_snapshot: what the recorder counted so far; None: whoever owns the exporter puts deltas."""
 
     def __init__(
         self,
-        take_snapshot: Callable[[], Snapshot],
+        take_snapshot: Callable[[], Snapshot] | None,
         sinks: Mapping[str, SinkFactory],
         interval_s: float = 10.0,
         delivery: Delivery = Delivery(),
@@ -80,14 +82,15 @@ class Exporter:
         self._before: Snapshot | None = None
         self._tick_lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._running = False
 
     def start(self) -> Exporter:
         """Starts the threads; they are daemons."""
         for lane in self._lanes:
             lane.start()
-        self._thread = threading.Thread(target=self._run, name="sealift-export", daemon=True)
-        self._thread.start()
+        self._running = True
+        if self._take_snapshot is not None:
+            threading.Thread(target=self._run, name="sealift-export", daemon=True).start()
         return self
 
     @property
@@ -96,6 +99,8 @@ class Exporter:
 
     def tick(self) -> None:
         """Takes a snapshot now and queues what is new."""
+        if self._take_snapshot is None:
+            return
         try:
             with self._tick_lock:
                 now = self._take_snapshot()
@@ -142,7 +147,7 @@ class Exporter:
 
     def _after_fork_in_child(self) -> None:
         """Locks may be held by threads that no longer exist, and what is queued is the parent's to deliver: everything starts anew."""
-        was_running = self._thread is not None
+        was_running = self._running
         self._set_up()
         if was_running:
             self.start()

@@ -1,0 +1,135 @@
+"""GF/s and GB/s of sealift kernels beside what this machine can do: the package says what a call must compute and move, the profile how long
+it took, a small benchmark what the machine's best is."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sealift.observe.snapshot import Series
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What a machine can do with all its cores: float32 multiplications and additions, and bytes read and written."""
+
+    flops_per_s: float
+    bytes_per_s: float
+
+    @property
+    def ridge(self) -> float:
+        """Flops a byte: below, memory is the limit."""
+        return self.flops_per_s / self.bytes_per_s
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Of one kernel. `share` is the part of what the roofline allows, whichever of the two limits."""
+
+    operator: str
+    origin: str
+    total_ns: int
+    mean_ns: float
+    flops: int  # of one call
+    bytes: int
+    flops_per_s: float
+    bytes_per_s: float
+    limit: str  # "compute" | "memory"
+    share: float
+
+
+def rates(series: Mapping[str, Series], kernels: list[Mapping[str, Any]], sizes: Mapping[str, int], peak: Peak) -> list[Rate]:
+    """Of the kernels of one model, the longest first. `kernels`: the manifest's; `sizes`: what the model's sizes were.
+
+    Kernels that a package from before costs were written has no figures for are left out."""
+    out = []
+    for kernel in kernels:
+        one = series.get(kernel["name"])
+        if one is None or not one.count or "flops" not in kernel:
+            continue
+        flops, moved = evaluate(kernel["flops"], sizes), evaluate(kernel["bytes"], sizes)
+        seconds = one.mean_ns / 1e9
+        allowed_s = max(flops / peak.flops_per_s, moved / peak.bytes_per_s)
+        limit = "compute" if flops / peak.flops_per_s >= moved / peak.bytes_per_s else "memory"
+        share = allowed_s / seconds if seconds else 0.0
+        origin = one.origin or f"{', '.join(kernel.get('ops', []))} @ {'; '.join(kernel.get('origin', []))}"
+        out.append(Rate(one.operator, origin, one.total_ns, one.mean_ns, flops, moved, _per(flops, seconds), _per(moved, seconds), limit, share))
+    return sorted(out, key=lambda r: (-r.total_ns, r.operator))
+
+
+def _per(amount: int, seconds: float) -> float:
+    return amount / seconds if seconds else 0.0
+
+
+# ---- the manifest's expressions --------------------------------------------------------------------------------------------------
+
+_OPERATIONS: dict[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_FUNCTIONS: dict[str, Callable[[int, int], int]] = {"min": min, "max": max}
+
+
+def evaluate(text: str, sizes: Mapping[str, int]) -> int:
+    """A size expression of a manifest: integers, names, + - * // %, min and max. ValueError on anything else or an unknown size."""
+    try:
+        return _value(ast.parse(text, mode="eval").body, sizes)
+    except (SyntaxError, ZeroDivisionError) as error:
+        raise ValueError(f"{text!r}: {error}") from error
+
+
+def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
+    match node:
+        case ast.Constant(value=int() as number):
+            return number
+        case ast.Name(id=name) if name in sizes:
+            return sizes[name]
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return -_value(inner, sizes)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+            return _OPERATIONS[type(op)](_value(left, sizes), _value(right, sizes))
+        case ast.Call(func=ast.Name(id=name), args=[left, right], keywords=[]) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](_value(left, sizes), _value(right, sizes))
+    raise ValueError(f"{ast.unparse(node)!r} is no size expression over {', '.join(sizes) or 'no sizes'}")
+
+
+# ---- the machine -----------------------------------------------------------------------------------------------------------------
+
+
+def measure_peak(num_threads: int, seconds: float = 1.0) -> Peak:
+    """By NumPy: the best float32 matrix product of its BLAS, whose inner loop is nothing but FMA, and the best copy of arrays larger than
+    caches, in as many threads. The best of several tries: on a busy machine it is the one least disturbed."""
+    import numpy as np
+
+    left = np.random.default_rng(0).standard_normal((512, 512), np.float32)
+    flops = _best_rate(lambda: np.matmul(left, left), 2 * 512**3, seconds)
+    return Peak(flops, _copy_rate(num_threads, seconds))
+
+
+def _copy_rate(num_threads: int, seconds: float) -> float:
+    """Bytes read and written; a store also reads its line, which nobody's figure counts."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import numpy as np
+
+    size = 64 << 20
+    parts = [(np.zeros(size // 4, np.float32), np.ones(size // 4, np.float32)) for _ in range(num_threads)]
+    with ThreadPoolExecutor(num_threads) as pool:
+        return _best_rate(lambda: list(pool.map(lambda pair: np.copyto(*pair), parts)), 2 * size * num_threads, seconds)
+
+
+def _best_rate(run: Callable[[], object], amount: int, seconds: float) -> float:
+    run()
+    best, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end or best == float("inf"):
+        before = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - before)
+    return amount / best
