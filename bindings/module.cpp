@@ -9,6 +9,7 @@
 #include "crc32c.h"
 #include "model.h"
 #include "observe.h"
+#include "peak.h"
 #include "tensors.h"
 
 namespace nb = nanobind;
@@ -233,6 +234,7 @@ NB_MODULE(_runtime, m) {
         if (status != SEALIFT_OK) raise(status, message);
         return new Context(self.model, self.owner, copy); }, nb::rv_policy::take_ownership);
 
+  m.def("peak_flops_per_s", peak_flops_per_s, nb::arg("seconds"), nb::call_guard<nb::gil_scoped_release>());
   m.def("crc32c", [](nb::handle data, uint32_t crc) {
           Py_buffer view;
           if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_SIMPLE) < 0) throw nb::python_error();

@@ -104,13 +104,14 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
 
 
 def measure_peak(num_threads: int, seconds: float = 1.0) -> Peak:
-    """By NumPy: the best float32 matrix product of its BLAS, whose inner loop is nothing but FMA, and the best copy of arrays larger than
-    caches, in as many threads. The best of several tries: on a busy machine it is the one least disturbed."""
-    import numpy as np
+    """The best of many short runs, all threads at once: FMA in registers, and copies of arrays larger than caches."""
+    from concurrent.futures import ThreadPoolExecutor
 
-    left = np.random.default_rng(0).standard_normal((512, 512), np.float32)
-    flops = _best_rate(lambda: np.matmul(left, left), 2 * 512**3, seconds)
-    return Peak(flops, _copy_rate(num_threads, seconds))
+    from sealift._runtime import peak_flops_per_s
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        flops = sum(pool.map(peak_flops_per_s, [seconds / 2] * num_threads))
+    return Peak(flops, _copy_rate(num_threads, seconds / 2))
 
 
 def _copy_rate(num_threads: int, seconds: float) -> float:
