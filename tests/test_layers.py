@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "backends": {"ir", "plan", "targets", "diag"},
     "build": {"targets", "diag"},
     "package": {"diag"},
-    "observe": {"diag"},
+    "observe": {"diag", "_runtime"},
     "fleet": {"observe", "diag"},
 }
 TORCH_FOLDERS = {"frontend", "torch_bridge"}
