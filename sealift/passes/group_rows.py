@@ -17,7 +17,8 @@ from sealift.ir.loop.vector_axis import vector_axis
 def group_rows(loops: Loops) -> Loops:
     """mean[i] = sum_j x[i, j] / n; y[i, j] = x[i, j] - mean[i]   ==>   for each row i: mean = ...; for j: y[i, j] = x[i, j] - mean
 
-    Refuses where a stage reads another row's values, where the rows differ, and where the rows would take the vector axis.
+    Refuses where a stage reads another row's values or writes over them, where the rows differ, and where the rows would take the vector
+    axis.
     """
     groups: list[Kernel] = []
     for kernel in loops.kernels:
@@ -91,8 +92,9 @@ def _common_rows(stages: tuple[Stage, ...]) -> int:
         alone = natural_rows(s)
         # A stage with no axis left inside the row is computed once a row, wherever its vector axis would have been.
         limits.append(len(s.axes) if isinstance(s, Map) else alone)
-    written = {b.name for s in stages for b in outputs_of(s)}
-    shared = written & {load.buffer.name for s in stages for load in stage_loads(s)}  # what one stage hands to another
+    written = Counter(b.name for s in stages for b in outputs_of(s))
+    read = {load.buffer.name for s in stages for load in stage_loads(s)}
+    shared = {name for name, times in written.items() if name in read or times > 1}  # what one stage hands to another, or writes over
     for rows in range(min(limits), 0, -1):
         if all(_is_row_stage(s, rows, stages[0], shared) for s in stages):
             return rows

@@ -121,6 +121,7 @@ def test_good_loops_pass() -> None:
         (6, "for i2 < b, i3 < 4", "for i2 < 7, i3 < 4"),
         (7, "%top[i2]))", "%top[0]))"),
         (7, "%top[i2]))", "%top[b - 1 - i2]))"),
+        (7, "  map %y[i2, i3] for", "  map %y[i6, 0] for i6 < b\n    = 0:f32\n  map %y[b - 1 - i2, i3] for"),
         (8, "= add(%n[], 1:i64)", "= add(%n[], cast.i64(%top[0]))"),
         (9, "= exp(sub", "= floor(sub".replace("floor", "eq")),
         (9, "= add(%n[], 1:i64)", "= exp(add(%n[], 1:i64))"),

@@ -210,6 +210,28 @@ def test_unrelated_kernel_between_is_no_hindrance() -> None:
     assert stages_of(after) == [["z"], ["top", "e", "s", "y"]]
 
 
+WRITTEN_OVER = """
+loops m()
+inputs
+  input %x: f32[5, 5, 5]
+  input %y: f32[5, 5]
+buffers
+outputs
+  output %z: f32[5, 5, 5]
+kernel copy []
+  map %z[i0, i1, i2] for i0 < 5, i1 < 5, i2 < 5
+    = %x[i0, i1, i2]
+kernel slice []
+  map %z[i3, AT, i4] for i3 < 5, i4 < 5
+    = %y[i3, i4]
+"""
+
+
+def test_writing_over_another_rows_values_waits_for_them() -> None:
+    after = group_rows(read(WRITTEN_OVER.replace("AT", "2")))
+    assert [(k.name, k.num_row_axes) for k in after.kernels] == [("copy", 2), ("slice", 1)]  # in row (0, 0) z[0, 2] is not copied yet
+
+
 def test_scan_rows_end_before_the_axis_it_runs_along() -> None:
     text = """
         loops m(n: 0..)

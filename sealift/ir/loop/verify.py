@@ -33,8 +33,8 @@ def verify(loops: Loops) -> None:
        expression among them is an integer;
     6. the first num_row_axes axes of a kernel's stages have the same extents, one by one (they are one loop, whatever each stage calls
        them); a Call stands first, with none, and one Map at most follows it (its epilogue);
-    7. in a kernel with row axes, a buffer that an earlier stage of the same kernel wrote is read in the same row: entry by entry, the
-       difference to where it was written is free of row axes, and neither is gathered;
+    7. in a kernel with row axes, a buffer that an earlier stage of the same kernel wrote is read, and written again, in the same row:
+       entry by entry, the difference to where it was written is free of row axes, and neither is gathered;
     8. a row buffer is used in one kernel only, and has at least its row_dims dimensions;
     9. dtypes: a Map's and a Scan's value has its buffer's, a Reduce's too (an ArgCombine writes i64); ANY and ALL are of bool, SUM and
        PROD are not; primitives have the operands they are defined for;
@@ -124,11 +124,12 @@ class _Checker:
             loads = list(self.stage(stage))
             self.used_in(kernel, [*(load.buffer for load in loads), *outputs_of(stage)])
             if rows and not isinstance(stage, Call):
-                for load in loads:
-                    for axes, index in here.get(load.buffer.name, ()):
-                        to_reader = {a.sym: b.dim for a, b in zip(axes, stage.axes[:rows], strict=True)}
-                        renamed = tuple(i if isinstance(i, Expr) else i.substitute(to_reader) for i in index)
-                        self.aligned(load, renamed, {a.sym for a in stage.axes[:rows] if a.extent != ONE})
+                uses = [(load.buffer, load.index, "read") for load in loads] + [(stage.out, _written_at(stage), "written again")]
+                for buffer, entries, use in uses:
+                    for axes, index in here.get(buffer.name, ()):
+                        to_user = {a.sym: b.dim for a, b in zip(axes, stage.axes[:rows], strict=True)}
+                        renamed = tuple(i if isinstance(i, Expr) else i.substitute(to_user) for i in index)
+                        self.aligned(buffer, entries, use, renamed, {a.sym for a in stage.axes[:rows] if a.extent != ONE})
                 here.setdefault(stage.out.name, []).append((stage.axes[:rows], _written_at(stage)))
             for b in outputs_of(stage):
                 self.check_listed(b)
@@ -141,15 +142,15 @@ class _Checker:
             if b.kind == "row" and self.row_kernel.setdefault(b.name, kernel.name) != kernel.name:
                 raise self.fail(8, f"row buffer %{b.name} is used in {self.row_kernel[b.name]} and in {kernel.name}")
 
-    def aligned(self, load: Load, written: Entries, rows: set[Sym]) -> None:
+    def aligned(self, buffer: Buffer, entries: Entries, use: str, written: Entries, rows: set[Sym]) -> None:
         """A row axis with one position does not count: wherever it is missing, 0 stands for it."""
-        for d, (entry, place) in enumerate(zip(load.index, written, strict=True)):
+        for d, (entry, place) in enumerate(zip(entries, written, strict=True)):
             if isinstance(place, Expr) or isinstance(entry, Expr):
                 involved = not isinstance(place, Expr) and not rows.isdisjoint(place.symbols)
                 if involved or isinstance(place, Expr):
-                    raise self.fail(7, f"%{load.buffer.name} is gathered in dimension {d}, and was written in the same kernel")
+                    raise self.fail(7, f"%{buffer.name} is gathered in dimension {d}, and was written in the same kernel")
             elif not rows.isdisjoint((entry - place).symbols):
-                raise self.fail(7, f"%{load.buffer.name} is written at {place} and read at {entry}: another row")
+                raise self.fail(7, f"%{buffer.name} is written at {place} and {use} at {entry}: another row")
 
     def stage(self, stage: Stage) -> Iterator[Load]:
         if isinstance(stage, Call):
