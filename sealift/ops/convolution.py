@@ -205,7 +205,8 @@ def col2im(
         places, hits = taps.windows_at(i[2:], r)
         return S(read_inside(apart, [*i[:2], *r, *places], 0, hits)).cast(compute)
 
-    return b.cast(b.reduce(Combine.SUM, (self.shape[0], channels, *out), [dim(k) for k in taps.sizes], term), self.dtype)
+    combine = Combine.ANY if compute is DType.BOOL else Combine.SUM
+    return b.cast(b.reduce(combine, (self.shape[0], channels, *out), [dim(k) for k in taps.sizes], term), self.dtype)
 
 
 @op("aten.im2col.default", samples="nn.functional.unfold")

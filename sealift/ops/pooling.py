@@ -64,9 +64,14 @@ def _average(b: Builder, w: Window, count_include_pad: bool, divisor: int | None
 
     def element(i: tuple[Dim, ...]) -> S:
         count = dim(divisor) if divisor is not None else product(covered(k, i[w.lead + k]) for k in range(w.n))
-        return S(total.at(i)) / S(Index(count)).cast(compute)
+        return _mean(S(total.at(i)), count)
 
     return b.cast(Tensor(compute, w.shape, lambda i: element(_dims(i)).e), w.t.dtype)
+
+
+def _mean(total: S, count: Dim) -> S:
+    """Of integers towards 0."""
+    return prim(Prim.DIV if total.dtype.is_float else Prim.TRUNC_DIV, total, S(Index(count)).cast(total.dtype))
 
 
 def _dims(index: Sequence[object]) -> tuple[Dim, ...]:
@@ -124,7 +129,7 @@ def _adaptive(b: Builder, self: Tensor, output_size: Sequence[Size | None]) -> T
 
     def element(i: tuple[Dim, ...]) -> S:
         count = product(end - start for start, end in (span(k, i[lead + k]) for k in range(n)))
-        return S(total.at(i)) / S(Index(count)).cast(compute)
+        return _mean(S(total.at(i)), count)
 
     return b.materialize(b.cast(Tensor(compute, shape, lambda i: element(_dims(i)).e), self.dtype))
 

@@ -20,8 +20,8 @@ from sealift.passes.pack_weights import pack
 from sealift.targets.isa import AVX512
 from tests.emulated.guest import ROOT, Program, run_command, run_guest
 from tests.ops.own_samples import UNSPECIFIED
-from tests.ops.runner import TORCH_DTYPE, Lowered, assert_same, lower_row, run_eager
-from tests.ops.test_compiled import cases_of, loops_of
+from tests.ops.runner import TORCH_DTYPE, Lowered, assert_same, loops_of, lower_row, run_eager
+from tests.ops.test_compiled import cases_of
 from tests.support_native import STORED, NativeBatch, _logical, from_stored, optimize, to_stored
 
 
@@ -128,7 +128,7 @@ def _compare(rows: Sequence[Row], answers: Mapping[int, Sequence[bytes]]) -> boo
                     torch.from_numpy(np.array(a).reshape([d.value for d in t.shape])).to(TORCH_DTYPE[t.dtype])
                     for a, t in zip(arrays, lowered.outputs)
                 ]  # fmt: skip
-                assert_same(row.op, got, wanted, note)
+                assert_same(row.op, got, wanted, note, (sample.args, sample.kwargs))
                 checked += 1
             except AssertionError as error:
                 failures += 1

@@ -310,6 +310,7 @@ DEVIATIONS: Mapping[str, Mapping[str, str]] = {  # hostile variants, and sizes a
     "aten.pow.Tensor_Tensor": {"values": "an odd integer to a power above 64 overflows to other bits"},
     "aten.native_dropout.default": {"empty": "eager's mask of an empty input is not bool", "size 0": "the same"},
     "aten.expand.default": {"size 1": "export has made a size that is expanded a number"},
+    "aten.broadcast_to.default": {"size 1": "the same"},
     "aten.squeeze.default": {"size 1": "export has made a size of 1 a number"},
     "aten.squeeze.dim": {"size 1": "the same"},
     "aten.squeeze.dims": {"size 1": "the same"},
@@ -339,7 +340,11 @@ DEVIATIONS: Mapping[str, Mapping[str, str]] = {  # hostile variants, and sizes a
         for name in ("_embedding_bag.default", "_embedding_bag_forward_only.default", "embedding_bag.default", "embedding_bag.padding_idx")
     },
     "aten._weight_norm.default": {"empty": "eager divides by the size and dies (SIGFPE)", "size 0": "the same"},
-    "aten._weight_norm_interface.default": {"empty": "the same", "size 0": "the same", "strided": "eager reads strided operands as if they were contiguous"},
+    "aten._weight_norm_interface.default": {
+        "empty": "the same",
+        "size 0": "the same",
+        "strided": "eager reads strided operands as if they were contiguous",
+    },
     "aten.instance_norm.default": {"size 1": "as native_group_norm", "ones": "the same"},
     "aten.addmv.default": {"size 0": "eager does not expand the addend to no rows", "empty": "the same"},
 }

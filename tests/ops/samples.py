@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from sealift.ir.graph.types import OpDef
 from tests.ops.own_samples import DEVIATIONS, OWN
-from tests.ops.runner import bind, overload_of
+from tests.ops.runner import bind, map_tensors, overload_of
 
 DTYPES = (
     torch.float32, torch.float64, torch.int64, torch.int32, torch.bool, torch.bfloat16, torch.float16, torch.int8, torch.int16, torch.uint8,
@@ -49,14 +49,6 @@ def _brief(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_brief, value))}]"
     return repr(value)
-
-
-def map_tensors(value: Any, fn: Callable[[torch.Tensor], Any]) -> Any:
-    if isinstance(value, torch.Tensor):
-        return fn(value)
-    if isinstance(value, (list, tuple)):
-        return type(value)(map_tensors(v, fn) for v in value)
-    return value
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

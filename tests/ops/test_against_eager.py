@@ -21,7 +21,7 @@ def check(op: OpDef, sample: Sample, note: str) -> bool:
         return False
     if op.name in UNSPECIFIED:
         wanted = [torch.zeros_like(w) for w in wanted]
-    assert_same(op, got, wanted, note)
+    assert_same(op, got, wanted, note, (sample.args, sample.kwargs))
     return True
 
 

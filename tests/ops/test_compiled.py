@@ -7,37 +7,13 @@ import pytest
 import torch
 
 from sealift.ir.graph.types import OpDef
-from sealift.ir.loop.expr import Buffer
-from sealift.ir.loop.rewrite import replace_buffers
-from sealift.ir.loop.types import Kernel, Loops
 from sealift.ops import OPS
 from tests.ops.own_samples import UNSPECIFIED
-from tests.ops.runner import TORCH_DTYPE, Lowered, assert_same, lower_row, run_eager
+from tests.ops.runner import TORCH_DTYPE, Lowered, assert_same, loops_of, lower_row, run_eager
 from tests.ops.samples import DTYPES, Sample, hostile, samples_of
 from tests.support_native import NativeBatch, optimize
 
 PER_DTYPE = 3  # samples compiled for each dtype; the interpreter sees them all
-
-
-def loops_of(lowered: Lowered) -> Loops:
-    """The row's stages as a model: its outputs are the model's."""
-    outputs = {t.buffer.name: Buffer(t.buffer.name, t.dtype, t.shape, "output") for t in lowered.outputs if t.buffer is not None}
-    given: dict[str, Buffer] = {}
-    kernels: list[Kernel] = []
-    for position, stage in enumerate(lowered.builder.stages):
-        kernels.append(Kernel(f"stage{position}", (replace_buffers(stage, outputs),)))
-    from sealift.ir.loop.rewrite import stage_loads
-
-    for stage in (*(k.stages[0] for k in kernels),):
-        for load in stage_loads(stage):
-            if load.buffer.kind == "input":
-                given.setdefault(load.buffer.name, load.buffer)
-    for t in lowered.outputs:
-        if t.buffer is not None and t.buffer.kind == "input":
-            given.setdefault(t.buffer.name, t.buffer)
-    temps = tuple(b for b in lowered.builder.buffers if b.name not in outputs or b.kind == "input")
-    named = tuple(given[t.buffer.name] if t.buffer.name in given else outputs[t.buffer.name] for t in lowered.outputs if t.buffer is not None)
-    return Loops("row", (), tuple(given.values()), named, temps, tuple(kernels))
 
 
 def cases_of(op: OpDef) -> list[tuple[str, Sample]]:
@@ -69,4 +45,4 @@ def test_compiled_matches_eager(op: OpDef) -> None:
             torch.from_numpy(np.ascontiguousarray(a).reshape([d.value for d in t.shape])).to(TORCH_DTYPE[t.dtype])
             for a, t in zip(arrays, lowered.outputs)
         ]
-        assert_same(op, got, wanted, note)
+        assert_same(op, got, wanted, note, (sample.args, sample.kwargs))

@@ -22,8 +22,8 @@ def tensor_sizes(bound: dict[str, Any]) -> list[int]:
     return sorted({s for v in bound.values() for t in tensors_in(v) for s in t.shape if s > 1})
 
 
-def resized(op: OpDef, bound: dict[str, Any], old: int, new: int) -> dict[str, Any]:
-    """The call with every size `old`, in tensors and SymInt arguments, replaced by `new`."""
+def resized(op: OpDef, bound: dict[str, Any], old: int, new: int) -> dict[str, Any] | None:
+    """The call with every size `old`, in tensors and SymInt arguments, replaced by `new`; None where that is no call."""
     types = {a.name: str(a.real_type) for a in overload_of(op.name)._schema.arguments}
 
     def tensor(t: torch.Tensor) -> torch.Tensor:
@@ -36,7 +36,17 @@ def resized(op: OpDef, bound: dict[str, Any], old: int, new: int) -> dict[str, A
             return [number(v) for v in value]
         return new if isinstance(value, int) and not isinstance(value, bool) and value == old else value
 
-    return {k: number(v) if "SymInt" in types[k] else map_tensors(v, tensor) for k, v in bound.items()}
+    call = {k: number(v) if "SymInt" in types[k] else map_tensors(v, tensor) for k, v in bound.items()}
+    return _with_bags_inside(call) if "offsets" in call else call
+
+
+def _with_bags_inside(call: dict[str, Any]) -> dict[str, Any] | None:
+    """Bags that begin in order, within the indices, which are within the table: eager checks none of it and reads wild memory."""
+    rows, indices, offsets = call["weight"].shape[0], call["indices"], call["offsets"]
+    bags = offsets.numel() - bool(call.get("include_last_offset"))
+    if indices.numel() and (rows == 0 or bags < 1):
+        return None
+    return {**call, "indices": indices % max(rows, 1), "offsets": offsets.sort().values.clamp(max=indices.numel())}
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=str)
@@ -54,7 +64,7 @@ def test_symbolic_sizes(op: OpDef) -> None:
                 if f"size {new}" in DEVIATIONS.get(op.name, {}):
                     continue
                 call = bound if new == old else resized(op, bound, old, new)
-                if not accepts(overload_of(op.name), Sample((), call)):
+                if call is None or not accepts(overload_of(op.name), Sample((), call)):
                     continue
                 arrays = [to_numpy(t) for v in call.values() for t in tensors_in(v)]
                 wanted = run_eager(op, (), call)
