@@ -10,13 +10,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from sealift.cli import bench, check, compile, doctor, explain, inspect, ops, run, verify
+from sealift.cli import bench, check, compile, doctor, explain, fleet, inspect, ops, run, verify
 from sealift.cli.output import Output
 from sealift.diag.errors import SealiftError
 from sealift.environment import VARIABLES
 from sealift.version import VERSION
 
-_VERBS = (compile, inspect, run, bench, check, verify, ops, doctor, explain)
+_VERBS = (compile, inspect, run, bench, fleet, check, verify, ops, doctor, explain)
 
 _DESCRIPTION = """Compile PyTorch models ahead of time into sealed packages that run without PyTorch.
 

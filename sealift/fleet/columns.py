@@ -34,7 +34,9 @@ SCHEMA = pa.schema(
 )
 SUMMED = ("count", "samples", "total_ns", "self_ns", "self_count", "zero", "count_var", "total_var")
 _WIDTH = BUCKET_MAX - BUCKET_MIN + 1
-_MIDDLE_SQUARED = (2 * 2 ** (np.arange(BUCKET_MIN, BUCKET_MAX + 1) / 8) * 2 ** (1 / 8) / (1 + 2 ** (1 / 8))) ** 2  # ns squared, of each bucket's middle
+_MIDDLE_SQUARED = (
+    2 * 2 ** (np.arange(BUCKET_MIN, BUCKET_MAX + 1) / 8) * 2 ** (1 / 8) / (1 + 2 ** (1 / 8))
+) ** 2  # ns squared, of each bucket's middle
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Rows:
     @classmethod
     def of(cls, points: Points, resource: Ints) -> Rows:
         known = points.self_ns >= 0
-        # An independent choice of each call with probability p leaves a variance of (1 - p) / p in the count and (1 - p) / p * sum of squares in the sum.
+        # Choosing each call with probability p leaves a variance of (1 - p) / p a call in the count, and that times its square in the sum.
         factor = points.count / np.maximum(points.samples, 1) - 1
         squares = _sum_of_squares(points.first, points.offsets, points.counts)
         columns = {
@@ -147,9 +149,9 @@ def _added(rows: Rows, bounds: Ints) -> tuple[Ints, Ints, Ints]:
     lengths = np.diff(rows.offsets[a : b + 1])
     group = np.repeat(np.arange(groups), np.diff(bounds))
     cell = np.repeat(group * _WIDTH + rows.columns["first"][a:b] - BUCKET_MIN - (rows.offsets[a:b] - begin), lengths) + np.arange(end - begin)
-    table = np.zeros(groups * _WIDTH, np.int64)
-    np.add.at(table, cell, rows.counts[begin:end])  # exact, where bincount's weights are doubles
-    table = table.reshape(groups, _WIDTH)
+    flat = np.zeros(groups * _WIDTH, np.int64)
+    np.add.at(flat, cell, rows.counts[begin:end])  # exact, where bincount's weights are doubles
+    table = flat.reshape(groups, _WIDTH)
     full = table != 0
     any_full = full.any(axis=1)
     first = np.where(any_full, full.argmax(axis=1), -BUCKET_MIN)

@@ -46,7 +46,9 @@ class Truth:
         self.keep_durations = keep_durations
         self.tallies: dict[tuple[Key, int], Tally] = defaultdict(Tally)
 
-    def by(self, *names: str, start_s: int = 0, end_s: int = 1 << 40, step_s: int = 0, where: Callable[[Mapping[str, str]], bool] | None = None) -> dict[Key, Tally]:
+    def by(
+        self, *names: str, start_s: int = 0, end_s: int = 1 << 40, step_s: int = 0, where: Callable[[Mapping[str, str]], bool] | None = None
+    ) -> dict[Key, Tally]:
         """Tallies by the named keys; with `step_s` the slot's start is the last of each key."""
         places = [NAMES.index(name) for name in names]
         found: dict[Key, Tally] = defaultdict(Tally)

@@ -183,13 +183,12 @@ class Decoder:
         samples = np.array([rows.samples.get(place, -1) for place in places], np.float64)
         self_ns = np.array([rows.self_ns.get(place, -1) for place in places], np.float64)
         whole = count.astype(np.int64, casting="unsafe")
-        samples = np.where((samples < 0) | (samples > whole), whole, samples).astype(np.int64)
-        samples = np.maximum(samples, np.minimum(whole, 1))
+        recorded = np.maximum(np.where((samples < 0) | (samples > whole), whole, samples).astype(np.int64), np.minimum(whole, 1))
         points = Points(
             series=np.array(ids, np.int64),
             time_s=_slots(np.array(starts, np.uint64), np.array(ends, np.uint64), now_ns),
             count=whole,
-            samples=samples,
+            samples=recorded,
             total_ns=np.rint(np.where(keep, total, 0)).astype(np.int64),
             self_ns=np.where(np.isfinite(self_ns) & (self_ns < MAX_TOTAL_NS), np.rint(self_ns), -1).astype(np.int64),
             zero=zero.astype(np.int64, casting="unsafe"),
@@ -367,7 +366,10 @@ def _valid(scale: Any, count: Any, zero: Any, total: Any, first: Any, counts: An
         (np.diff(offsets) <= MAX_RUN, f"a histogram of more than {MAX_RUN} buckets"),
         (np.isfinite(total) & (total >= 0) & (total < MAX_TOTAL_NS), "a sum that is negative, not finite or too large"),
         ((count > 0) & (count < MAX_COUNT) & (zero < MAX_COUNT) & (np.diff(sums) < MAX_COUNT), "an empty histogram or one of too many calls"),
-        (np.diff(exact) + zero.astype(np.int64, casting="unsafe") == count.astype(np.int64, casting="unsafe"), "buckets that do not add up to the count"),
+        (
+            np.diff(exact) + zero.astype(np.int64, casting="unsafe") == count.astype(np.int64, casting="unsafe"),
+            "buckets that do not add up to the count",
+        ),
     )
     keep, why = np.ones(len(scale), bool), ""
     for holds, reason in reasons:

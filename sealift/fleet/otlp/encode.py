@@ -62,7 +62,12 @@ def metrics_request(
 def logs_request(resource: Mapping[str, Value], sequence: int | None, events: Sequence[tuple[str, int, Mapping[str, Value]]]) -> bytes:
     """One batch of (event name, unix time in ns, attributes)."""
     records = [
-        _field(2, struct.pack("<BQ", 0x09, time_ns) + b"".join(_key_value(k, v, 6) for k, v in {"event.name": name, **attributes}.items()) + _text(12, name))
+        _field(
+            2,
+            struct.pack("<BQ", 0x09, time_ns)
+            + b"".join(_key_value(k, v, 6) for k, v in {"event.name": name, **attributes}.items())
+            + _text(12, name),
+        )
         for name, time_ns, attributes in events
     ]
     return _field(1, _field(1, _resource(resource, sequence)) + _field(2, _SCOPE + b"".join(records)))

@@ -28,7 +28,8 @@ CREATE TABLE IF NOT EXISTS resource (id INTEGER PRIMARY KEY, grouped INTEGER, se
   container TEXT, attributes TEXT);
 CREATE TABLE IF NOT EXISTS sender (instance TEXT PRIMARY KEY, metrics TEXT, logs TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS process (resource INTEGER PRIMARY KEY, first_s INTEGER, last_s INTEGER, dropped INTEGER, overflow INTEGER, overhead REAL);
-CREATE TABLE IF NOT EXISTS api_use (resource INTEGER, key TEXT, first_ns INTEGER, last_ns INTEGER, count INTEGER, PRIMARY KEY (resource, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS api_use (resource INTEGER, key TEXT, first_ns INTEGER, last_ns INTEGER, count INTEGER,
+  PRIMARY KEY (resource, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS model_event (id INTEGER PRIMARY KEY, resource INTEGER, kind TEXT, time_ns INTEGER, model TEXT, digest TEXT,
   serialization_id TEXT, path TEXT, format TEXT, producer TEXT, signed TEXT, attributes TEXT);
 """

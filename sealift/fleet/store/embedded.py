@@ -6,6 +6,7 @@ any moment each point is counted exactly once: at a level, plus whatever finer s
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import threading
@@ -65,7 +66,10 @@ class DuckDialect:
         return f"CAST({column} AS VARCHAR)"
 
 
-_SPREAD = f"unnest(list_prepend(zero, counts)) AS n, unnest(list_prepend({select.ZERO}::BIGINT, range(first::BIGINT, first::BIGINT + len(counts)))) AS bucket"
+_SPREAD = (
+    "unnest(list_prepend(zero, counts)) AS n, "
+    f"unnest(list_prepend({select.ZERO}::BIGINT, range(first::BIGINT, first::BIGINT + len(counts)))) AS bucket"
+)
 
 
 class EmbeddedStore:
@@ -104,7 +108,9 @@ class EmbeddedStore:
         threads = threads or os.cpu_count() or 1
         temporary = folder / "temporary"
         shutil.rmtree(temporary, ignore_errors=True)
-        self._duck.execute(f"SET threads = {threads}; SET memory_limit = '{memory_limit}'; SET temp_directory = {DuckDialect().quoted(str(temporary))}")
+        self._duck.execute(
+            f"SET threads = {threads}; SET memory_limit = '{memory_limit}'; SET temp_directory = {DuckDialect().quoted(str(temporary))}"
+        )
         self._duck.execute("SET preserve_insertion_order = false")
         self._pending_series, self._pending_resources = list(self._series.items()), list(self._resources.items())
         self._duck.execute(f"CREATE TABLE series (id BIGINT, {', '.join(f'{k} VARCHAR' for k in (*SERIES_KEYS, 'labels'))})")
@@ -119,7 +125,9 @@ class EmbeddedStore:
     def commit(self, batches: Sequence[Batch], now_ns: int) -> Receipt:
         with self._writing:
             if shutil.disk_usage(self.folder).free < self._reserve_bytes:
-                raise StoreFullError(f"{self.folder}: less than {self._reserve_bytes >> 20} MiB are free; help: free space or shorten what is kept (--keep)")
+                raise StoreFullError(
+                    f"{self.folder}: less than {self._reserve_bytes >> 20} MiB are free; help: free space or shorten what is kept (--keep)"
+                )
             touched: set[tuple[str, str]] = set()
             try:
                 return self._commit(batches, now_ns, touched)
@@ -256,7 +264,7 @@ class EmbeddedStore:
         is no longer kept, the edge is rounded outward to the coarser one."""
         coarsest = next(s for s in reversed(STEPS) if not selection.step_s or selection.step_s % s == 0)
         start, end = selection.start_s // 10 * 10, -(-selection.end_s // 10) * 10
-        for finer, coarser in zip(STEPS, STEPS[1:]):
+        for finer, coarser in itertools.pairwise(STEPS):
             if coarser <= coarsest:
                 horizon = self._horizon.get(finer, 0)
                 start = start // coarser * coarser if start < horizon else start
@@ -281,8 +289,8 @@ class EmbeddedStore:
         return found
 
     def processes(self) -> pa.Table:
-        sql = """SELECT instance, service, version, host, pid, container, attributes, min(first_s), max(last_s), sum(dropped), sum(overflow), max(overhead)
-                 FROM process JOIN resource ON resource.id = process.resource GROUP BY 1, 2, 3, 4, 5, 6, 7"""
+        sql = """SELECT instance, service, version, host, pid, container, attributes, min(first_s), max(last_s), sum(dropped), sum(overflow),
+                 max(overhead) FROM process JOIN resource ON resource.id = process.resource GROUP BY 1, 2, 3, 4, 5, 6, 7"""
         texts = ("instance", "service", "version", "host", "pid", "container", "attributes")
         return self._small_table("processes", sql, (*texts, "first_s", "last_s", "dropped", "overflow", "overhead"))
 
@@ -293,7 +301,7 @@ class EmbeddedStore:
     def model_events(self) -> pa.Table:
         mine = ("kind", "time_ns", "model", "digest", "serialization_id", "path", "format", "producer", "signed")
         names = (*mine, "attributes", "service", "version", "host", "instance")
-        sql = f"""SELECT {', '.join(mine)}, model_event.attributes, service, version, host, instance
+        sql = f"""SELECT {", ".join(mine)}, model_event.attributes, service, version, host, instance
                   FROM model_event JOIN resource ON resource.id = model_event.resource ORDER BY time_ns"""
         return self._small_table("model_events", sql, names)
 
@@ -317,11 +325,15 @@ class EmbeddedStore:
             with self._state:
                 names = list(self._segments.values())
             views = {
-                name: self._source([s.name for s in names if s.step_s == 0 or (s.scope == "process" and (s.step_s == step or (s.step_s < step and not s.folded)))])
+                name: self._source(
+                    [s.name for s in names if s.step_s == 0 or (s.scope == "process" and (s.step_s == step or (s.step_s < step and not s.folded)))]
+                )
                 for name, step in (("points", 10), ("minutes", 60), ("hours", 3600))
             }
-            series = pa.table({"id": pa.array(list(self._series), pa.int64())} | _columns(SERIES_KEYS + ("labels",), list(self._series.values())))
-            resources = pa.table({"id": pa.array(list(self._resources), pa.int64())} | _columns((*RESOURCE_KEYS, "attributes"), list(self._resources.values())))
+            series = pa.table({"id": pa.array(list(self._series), pa.int64())} | _columns((*SERIES_KEYS, "labels"), list(self._series.values())))
+            resources = pa.table(
+                {"id": pa.array(list(self._resources), pa.int64())} | _columns((*RESOURCE_KEYS, "attributes"), list(self._resources.values()))
+            )
             tables = {
                 "series": series,
                 "resource": resources,

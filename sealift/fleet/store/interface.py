@@ -65,7 +65,7 @@ class Selection:
     def needs_processes(self) -> bool:
         """Whether the fleet's roll-ups, which know no host, do not answer it."""
         keys = [*self.by, *(f.key for f in self.where)]
-        return any(key in RESOURCE_KEYS and key not in GROUP_KEYS or key.startswith("attribute:") for key in keys)
+        return any((key in RESOURCE_KEYS and key not in GROUP_KEYS) or key.startswith("attribute:") for key in keys)
 
 
 @dataclass(frozen=True)

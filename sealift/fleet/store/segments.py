@@ -16,7 +16,12 @@ from sealift.fleet.columns import SCHEMA, Rows, concatenate
 from sealift.fleet.errors import StoreBusyError, StoreFullError
 from sealift.fleet.store.control import Segment
 
-SPAN_S = {0: 1 << 40, 10: 3600, 60: 86_400, 3600: 32 * 86_400}  # a segment of that step stays within one such span, so that retention drops whole files
+SPAN_S = {
+    0: 1 << 40,
+    10: 3600,
+    60: 86_400,
+    3600: 32 * 86_400,
+}  # a segment of that step stays within one such span, so that retention drops whole files
 
 
 def write(folder: Path, rows: Rows, scope: str, step_s: int, level: int = 1) -> Segment:
@@ -87,7 +92,9 @@ class Lock:
             self._file.seek(0)
             owner = self._file.read().strip() or "unknown"
             self._file.close()
-            raise StoreBusyError(f"{path.parent} belongs to process {owner}; help: ask that collector (--url), or give this one another --store") from None
+            raise StoreBusyError(
+                f"{path.parent} belongs to process {owner}; help: ask that collector (--url), or give this one another --store"
+            ) from None
         self._file.truncate(0)
         self._file.write(f"{os.getpid()}\n")
         self._file.flush()

@@ -1,0 +1,89 @@
+"""The server process: uvicorn around the application."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from sealift.fleet.collector.app import Collector, application
+from sealift.fleet.errors import FleetError, QuestionError
+from sealift.fleet.store.embedded import EmbeddedStore, Retention
+from sealift.fleet.store.interface import Store
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str = "127.0.0.1"
+    port: int = 4318  # OTLP over HTTP's
+    certificate: Path | None = None
+    key: Path | None = None
+    client_authority: Path | None = None  # with it, clients must show a certificate that it signed
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def open_store(where: str, retention: Retention, threads: int | None = None) -> Store:
+    """A folder, or clickhouse://user:password@host:port/database."""
+    if where.startswith(("clickhouse://", "clickhouses://")):
+        from sealift.fleet.store.clickhouse import ClickHouseStore
+
+        return ClickHouseStore.connect(where, retention)
+    return EmbeddedStore(Path(where).expanduser(), retention, threads=threads)
+
+
+def serve(collector: Collector, address: Address, ready: Callable[[str], None]) -> None:
+    """Until a signal ends it. `ready` is called with the URL once the port is open; port 0 takes any free one."""
+    if not address.is_loopback and not collector.limits.write_tokens:
+        collector.close()
+        raise QuestionError(f"{address.host} is reachable from other machines; help: give --write-token and --read-token, or listen on 127.0.0.1")
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((address.host, address.port))
+    except OSError as error:
+        listener.close()
+        collector.close()
+        raise FleetError(f"{address.host}:{address.port}: {error.strerror}; help: another --port", code="E-FLEET-004") from None
+    config = uvicorn.Config(
+        application(collector),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        h11_max_incomplete_event_size=64 << 10,
+        limit_concurrency=2000,
+        timeout_graceful_shutdown=10,
+        **_tls(address),
+    )
+    server = uvicorn.Server(config)
+    name = f"[{address.host}]" if ":" in address.host else address.host
+    ready(f"{'https' if address.certificate else 'http'}://{name}:{listener.getsockname()[1]}")
+    try:
+        server.run(sockets=[listener])
+    finally:
+        listener.close()
+
+
+def _tls(address: Address) -> dict[str, Any]:
+    if address.certificate is None:
+        return {}
+    options: dict[str, Any] = {"ssl_certfile": str(address.certificate), "ssl_keyfile": str(address.key or address.certificate)}
+    if address.client_authority:
+        options |= {"ssl_ca_certs": str(address.client_authority), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return options

@@ -1,0 +1,306 @@
+"""Regressions: rules on what got slower, and when.
+
+What is compared is the mean time of a call, not total time: traffic has a day's and a week's rhythm, calls hardly. What rhythm is left (a loaded
+host is a little slower) is taken out by comparing a window with the same time of day before, on as many earlier days as there are, and by asking
+that the window be slower than every one of them. A rule fires when all of these hold:
+- the mean grew by at least `change` over the baselines' median, and over the slowest of them by at least half of that;
+- the operator's share of the window's total is at least `share`;
+- Welch's test over hosts (or hosts by time, where there are few) gives p < `p_value` after Holm's correction over everything the rule looked at;
+- at least half of the hosts that ran it in both windows got slower, so that one straggler is no regression."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from sealift.fleet import statistics
+from sealift.fleet.errors import QuestionError, RuleError
+from sealift.fleet.store.interface import Filter, Selection, Store, checked_key
+from sealift.fleet.times import parse_span
+
+_LOG = logging.getLogger(__name__)
+DAY_S = 86_400
+_Cells = dict[tuple[str, ...], dict[str, dict[int, tuple[float, float]]]]  # key -> host -> step -> (total, count)
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str = "slower"
+    by: tuple[str, ...] = ("operator", "model")
+    where: tuple[Filter, ...] = ()
+    change: float = 0.1
+    share: float = 0.01
+    p_value: float = 0.001
+    window_s: int = 1800
+    days: int = 7  # baselines: the same time of day, so many days back, where there is data
+    versions: bool = False  # compare a service's newest version with the one before, within the window, instead of times
+    webhook: str = ""
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any], where: str) -> Rule:
+        """From a rule file's object."""
+        known = {f.name for f in fields(cls)} - {"window_s"} | {"window"}
+        unknown = set(values) - known
+        if unknown:
+            raise RuleError(f"{where}: {', '.join(sorted(unknown))}; help: a rule has {', '.join(sorted(known))}")
+        made: dict[str, Any] = dict(values)
+        try:
+            if "window" in made:
+                made["window_s"] = parse_span(str(made.pop("window")))
+            if "by" in made:
+                made["by"] = tuple(checked_key(k) for k in made["by"])
+            if "where" in made:
+                made["where"] = tuple(Filter.parse(t) for t in made["where"])
+            rule = cls(**made)
+        except (QuestionError, TypeError) as error:
+            raise RuleError(f"{where}: {error}") from None
+        for name, low, high in (("change", 0.0, 100.0), ("share", 0.0, 1.0), ("p_value", 0.0, 1.0), ("days", 0, 60), ("window_s", 60, 7 * DAY_S)):
+            value = getattr(rule, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+                raise RuleError(f"{where}: {name} = {value!r}; help: from {low} to {high}")
+        return rule
+
+
+def read_rules(path: Path) -> tuple[Rule, ...]:
+    """JSON: a list of objects, one for each rule."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise RuleError(f"{path}: {error}") from None
+    if not isinstance(found, list) or not found or not all(isinstance(table, dict) for table in found):
+        raise RuleError(f'{path}; help: a list of objects, as in [{{"name": "slower", "change": 0.1}}]')
+    return tuple(Rule.parse(table, f"{path}, rule {i + 1}") for i, table in enumerate(found))
+
+
+@dataclass(frozen=True)
+class Alarm:
+    rule: str
+    keys: tuple[tuple[str, str], ...]
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    p_value: float
+    share: float
+    before_ns: float
+    after_ns: float
+    cost_ns: float  # more time in the window than before
+    since_s: int  # when it began, to the step that the window is cut in
+    window: tuple[int, int]
+    hosts: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            name: getattr(self, name) for name in ("rule", "ratio", "ratio_low", "ratio_high", "p_value", "share", "before_ns", "after_ns", "cost_ns")
+        } | {
+            "keys": dict(self.keys),
+            "since": self.since_s,
+            "from": self.window[0],
+            "to": self.window[1],
+            "hosts": self.hosts,
+        }
+
+    def __str__(self) -> str:
+        from sealift.fleet.times import time_text
+
+        what = ", ".join(f"{k} {v}" for k, v in self.keys if v)
+        ratio = f"x{self.ratio:.2f} ({self.ratio_low:.2f} to {self.ratio_high:.2f})"
+        return (
+            f"{what}: {self.before_ns / 1e3:.1f} us -> {self.after_ns / 1e3:.1f} us a call, {ratio}, "
+            f"{self.share:.1%} of the time, {self.hosts} hosts, p = {self.p_value:.1g}, since about {time_text(self.since_s)} UTC"
+        )
+
+
+def check(store: Store, rules: Sequence[Rule], now_s: int) -> list[Alarm]:
+    """Every alarm at that moment, the costliest first."""
+    found = [alarm for rule in rules for alarm in (_versions(store, rule, now_s) if rule.versions else _times(store, rule, now_s))]
+    return sorted(found, key=lambda a: -a.cost_ns)
+
+
+def _cells(store: Store, rule: Rule, start_s: int, end_s: int, step_s: int, extra: tuple[Filter, ...] = ()) -> _Cells:
+    selection = Selection(start_s, end_s, (*rule.by, *(("host",) if "host" not in rule.by else ())), rule.where + extra, step_s)
+    found: _Cells = defaultdict(lambda: defaultdict(dict))
+    for r in store.totals(selection).to_pylist():
+        found[tuple(r[k] for k in rule.by)][r["host"]][r["time"]] = (float(r["total_ns"]), float(r["count"]))
+    return found
+
+
+def _step(span_s: int) -> int:
+    step = max(10, span_s // 12)
+    return step // 60 * 60 if step >= 60 else step // 10 * 10
+
+
+def _times(store: Store, rule: Rule, now_s: int) -> list[Alarm]:
+    end = now_s // 60 * 60 if rule.window_s >= 600 else now_s // 10 * 10
+    start = end - rule.window_s
+    first, _ = store.time_range()
+    step = _step(rule.window_s)
+    baselines = []
+    for day in range(1, rule.days + 1):
+        if start - day * DAY_S >= first:
+            baselines.append(_cells(store, rule, start - day * DAY_S, end - day * DAY_S, step))
+    if not any(baselines):  # a store that is younger than a day: what came before the window
+        begin = max(first, start - 4 * rule.window_s)
+        if begin >= start - step:
+            return []
+        baselines = [_cells(store, rule, begin, start, step)]
+    return _judged(rule, _cells(store, rule, start, end, step), [b for b in baselines if b], (start, end), store, step)
+
+
+def _versions(store: Store, rule: Rule, now_s: int) -> list[Alarm]:
+    """A service's version heard of last against the one before it, both within the window."""
+    newest: dict[str, dict[str, int]] = defaultdict(dict)
+    for p in store.processes().to_pylist():
+        if p["version"]:
+            newest[p["service"]][p["version"]] = min(p["first_s"], newest[p["service"]].get(p["version"], 1 << 60))
+    start, end, alarms = now_s - rule.window_s, now_s, list[Alarm]()
+    step = _step(rule.window_s)
+    for service, seen in newest.items():
+        if len(seen) < 2:
+            continue
+        before, after = sorted(seen, key=lambda v: seen[v])[-2:]
+        sides = [_cells(store, rule, start, end, step, (Filter("service", "=", service), Filter("version", "=", v))) for v in (before, after)]
+        for alarm in _judged(rule, sides[1], [sides[0]], (start, end), store, step, same_hosts=False):
+            alarms.append(_with(alarm, (("service", service), ("version", after))))
+    return alarms
+
+
+def _with(alarm: Alarm, more: tuple[tuple[str, str], ...]) -> Alarm:
+    from dataclasses import replace
+
+    return replace(alarm, keys=alarm.keys + tuple((k, v) for k, v in more if k not in dict(alarm.keys)))
+
+
+def _judged(
+    rule: Rule, now: _Cells, baselines: Sequence[_Cells], window: tuple[int, int], store: Store, step: int, same_hosts: bool = True
+) -> list[Alarm]:
+    if not now or not baselines:
+        return []
+    everything = sum(t for hosts in now.values() for cells in hosts.values() for t, _ in cells.values())
+    tested: list[tuple[tuple[str, ...], statistics.Difference, float, list[float]]] = []
+    for key, hosts in now.items():
+        total = sum(t for cells in hosts.values() for t, _ in cells.values())
+        before = [b[key] for b in baselines if key in b]
+        if not before or total < rule.share * everything:
+            continue
+        merged = before[0] if len(before) == 1 else _merged(before)
+        tested.append((key, statistics.compare(*_clusters(merged), *_clusters(hosts)), total, [_mean(b) for b in before]))
+    alarms = []
+    for (key, d, total, means), p in zip(tested, statistics.adjusted([t[1].p_value for t in tested])):
+        usual = median(means)
+        if not (usual > 0 and p < rule.p_value and d.b >= usual * (1 + rule.change) and d.b >= max(means) * (1 + rule.change / 2)):
+            continue
+        before = [b[key] for b in baselines if key in b]
+        if same_hosts and not _most_hosts_slower(now[key], _merged(before)):
+            continue
+        count = sum(c for cells in now[key].values() for _, c in cells.values())
+        since = _since(now[key], usual, d.b, window[0], step)
+        alarms.append(
+            Alarm(
+                rule.name,
+                tuple(zip(rule.by, key)),
+                d.b / usual,
+                d.ratio_low,
+                d.ratio_high,
+                p,
+                total / everything,
+                usual,
+                d.b,
+                (d.b - usual) * count,
+                since,
+                window,
+                len(now[key]),
+            )
+        )
+    return alarms
+
+
+def _merged(sides: Sequence[dict[str, dict[int, tuple[float, float]]]]) -> dict[str, dict[int, tuple[float, float]]]:
+    found: dict[str, dict[int, tuple[float, float]]] = defaultdict(dict)
+    for side in sides:
+        for host, cells in side.items():
+            found[host].update(cells)
+    return found
+
+
+def _clusters(hosts: Mapping[str, Mapping[int, tuple[float, float]]]) -> tuple[Any, Any]:
+    if len(hosts) >= 8:
+        pairs = [(sum(t for t, _ in cells.values()), sum(c for _, c in cells.values())) for cells in hosts.values()]
+    else:
+        pairs = [pair for cells in hosts.values() for pair in cells.values()]
+    return np.array([t for t, _ in pairs]), np.array([c for _, c in pairs])
+
+
+def _mean(hosts: Mapping[str, Mapping[int, tuple[float, float]]]) -> float:
+    count = sum(c for cells in hosts.values() for _, c in cells.values())
+    return sum(t for cells in hosts.values() for t, _ in cells.values()) / count if count else math.nan
+
+
+def _most_hosts_slower(now: Mapping[str, Mapping[int, tuple[float, float]]], before: Mapping[str, Mapping[int, tuple[float, float]]]) -> bool:
+    both = [host for host in now if host in before]
+    if not both:
+        return True
+    slower = sum(_mean({host: now[host]}) > _mean({host: before[host]}) for host in both)
+    return slower * 2 >= len(both)
+
+
+def _since(hosts: Mapping[str, Mapping[int, tuple[float, float]]], usual: float, now: float, start: int, step: int) -> int:
+    """The step from which on the mean stays nearer to the new value than to the usual one."""
+    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for cells in hosts.values():
+        for slot, (t, c) in cells.items():
+            sums[slot][0] += t
+            sums[slot][1] += c
+    since = start
+    for slot in sorted(sums):
+        total, count = sums[slot]
+        if count and total / count < (usual + now) / 2:
+            since = slot + step
+    return since
+
+
+@dataclass
+class Watch:
+    """Rules that the collector looks at again and again; a webhook hears of each alarm once, when it begins."""
+
+    rules: Sequence[Rule]
+    every_s: float = 60.0
+    send: Callable[[str, bytes], None] | None = None
+    alarms: list[Alarm] = field(default_factory=list)
+    _last: float = -math.inf
+
+    def look(self, store: Store, now_s: int) -> None:
+        if now_s - self._last < self.every_s:
+            return
+        self._last = now_s
+        known = {(a.rule, a.keys) for a in self.alarms}
+        self.alarms = check(store, self.rules, now_s)
+        hooks = {r.name: r.webhook for r in self.rules}
+        for alarm in self.alarms:
+            if (alarm.rule, alarm.keys) not in known:
+                _LOG.warning("regression: %s", alarm)
+                if hooks.get(alarm.rule):
+                    self._post(hooks[alarm.rule], json.dumps(alarm.as_dict() | {"text": str(alarm)}).encode())
+
+    def _post(self, url: str, body: bytes) -> None:
+        try:
+            (self.send or post)(url, body)
+        except OSError as error:
+            _LOG.warning("webhook %s: %s", url, error)
+
+
+def post(url: str, body: bytes) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise OSError("a webhook is an http or https address")
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=5):
+        pass
