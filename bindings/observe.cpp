@@ -486,6 +486,8 @@ void bind_observe(nb::module_ &m) {
         nb::arg("needs_inputs"), nb::arg("this_thread_only"));
   m.def("remove_observer", remove_observer);
   m.def("enable_thread", [](bool enabled) { return sealift_observe_enable_thread(enabled) != 0; });
+  // +1: nothing that this thread does is reported until -1. For what only computes shapes.
+  m.def("quiet", [](int delta) { sealift_observe_get_host(SEALIFT_OBSERVE_VERSION)->thread()->disabled += delta; });
   m.def("scope_name", [](int scope) { return sealift_scope_name(static_cast<sealift_scope>(scope)); });
 
   m.def("set_context_var", [](nb::handle var) {

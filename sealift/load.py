@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -97,7 +98,11 @@ def load(
 
         debug = read_debug(os.environ)
         return DebugModel(debug, *arguments) if debug.looks_inside else Model(*arguments)
-    return Model(*arguments)
+    loaded = Model(*arguments)
+    watching = sys.modules.get("sealift.observe.metadata")  # where the program watches model files
+    if watching is not None:
+        watching.note_file("loaded", "sealift", os.fspath(path))
+    return loaded
 
 
 class Model(_runtime.Model):

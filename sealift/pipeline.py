@@ -95,7 +95,12 @@ def compile(
         packaged.append(_packaged(compile_graph(imported, options, steps)))
         if debug.time:
             print(f"{model_name}:\n{steps.table()}", file=sys.stderr)
-    return write_package(path, packaged, dict(options.metadata), dict(options.extra_files), {"compiler": f"sealift {VERSION}"})
+    observe = sys.modules.get("sealift.observe.metadata")  # where the program watches model files
+    stamp = observe.package_extra_files(path) if observe is not None else {}
+    written = write_package(path, packaged, dict(options.metadata), {**stamp, **options.extra_files}, {"compiler": f"sealift {VERSION}"})
+    if observe is not None:
+        observe.note_file("saved", "sealift", str(written))
+    return written
 
 
 def compile_graph(imported: Imported, options: Options = Options(), steps: Steps | None = None) -> Compiled:

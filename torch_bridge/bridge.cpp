@@ -10,6 +10,7 @@
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/Logging.h>
 #include <torch/headeronly/version.h>
+#include <pthread.h>
 #include <time.h>
 
 #include <atomic>
@@ -153,11 +154,25 @@ void seed_this_thread() {
   thread.unseeded_draws = 0;
 }
 
+// The child's thread draws what the parent's would have drawn, and so would every child: its generator needs another seed, and what was drawn
+// already is passed over.
+void after_fork_in_child() {
+  thread.is_seeded = false;
+  thread.depth = 0;
+}
+
 // Operators that only compute shapes while a model is traced or compiled: a mode of fake tensors is on, or its own calls of meta kernels.
 bool is_fake() {
   using Modes = c10::impl::TorchDispatchModeTLS;
   if (Modes::any_modes_set() && (Modes::get_mode(c10::impl::TorchDispatchModeKey::FAKE).has_value() || Modes::get_mode(c10::impl::TorchDispatchModeKey::PROXY).has_value())) return true;
   return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Meta);
+}
+
+bool has_meta_input(const at::RecordFunction &function) {
+  for (const c10::IValue &input : function.inputs()) {
+    if (input.isTensor() && input.toTensor().defined() && input.toTensor().is_meta()) return true;
+  }
+  return false;
 }
 
 // ---- the recorder's events -------------------------------------------------------------------------------------------------
@@ -252,7 +267,7 @@ template <int SLOT>
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &function) {
   Slot &slot = slots[SLOT];
   Thread &self = thread;
-  if (is_disabled(self) || is_fake()) return nullptr;
+  if (is_disabled(self) || is_fake() || (slot.how.needs_inputs != 0 && has_meta_input(function))) return nullptr;
   if (slot.how.probability < 1 && was_drawn_alike(self, SLOT)) {
     if (slot.how.sample_flags != 0) host->drop(1);
     return nullptr;
@@ -404,6 +419,7 @@ int sealift_torch_bridge_install(const sealift_observe_host *runtime) {
   c10::SetAPIUsageLogger([](const std::string &key) { host->log_api_usage(key.c_str()); });
   c10::SetAPIUsageMetadataLogger(note_archive);
   seed_this_thread();
+  pthread_atfork(nullptr, nullptr, after_fork_in_child);
   if (host->attach(&SOURCE) != 0) return 1;
   host = nullptr;
   return 0;

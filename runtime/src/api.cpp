@@ -11,6 +11,7 @@
 #include "cpu.h"
 #include "dtype.h"
 #include "failure.h"
+#include "sealift_observe.h"
 
 using sealift::runtime::Context;
 using sealift::runtime::ErrorText;
@@ -140,6 +141,7 @@ sealift_status sealift_open(const char *path, const sealift_open_options *option
   if (out == nullptr) return null_argument(err, "out");
   *out = nullptr;
   if (path == nullptr) return null_argument(err, "path");
+  SEALIFT_LOG_API_USAGE_ONCE("sealift.open");
   sealift_open_options chosen;
   sealift_open_options_init(&chosen);
   if (options != nullptr) {
@@ -221,6 +223,7 @@ sealift_status sealift_context_create(sealift_model *model, sealift_context **ou
   if (out == nullptr) return null_argument(err, "out");
   *out = nullptr;
   if (model == nullptr) return null_argument(err, "model");
+  SEALIFT_LOG_API_USAGE_ONCE("sealift.context");
   return guarded(err, [&] {
     sealift_status status;
     *out = new_context(*model, err, &status);

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
     del arguments
-    findings = [_runtime(), _numpy(), _torch(), _compiler(), _kernels(), _cmake(), _temporary()]
+    findings = [_runtime(), _numpy(), _torch(), _compiler(), _kernels(), _bridge(), _cmake(), _temporary()]
     cores = len(os.sched_getaffinity(0))
     machine = f"sealift {VERSION}, Python {platform.python_version()}, {platform.machine()}, {cores} cores, {' '.join(platform.libc_ver())}"
     rows = [("ok" if f.ok else "--", f.what, f.found, f"for {f.needed_for}") for f in findings]
@@ -96,6 +96,17 @@ def _kernels() -> Finding:
     except SealiftError as error:
         return Finding("kernels", False, "libsealift_kernels.a is missing", "compiling", str(error).rsplit("help: ", 1)[-1])
     return Finding("kernels", True, str(resources.kernels_archive), "compiling")
+
+
+def _bridge() -> Finding:
+    from sealift.observe.bridge import BUILD_COMMAND, find_bridge, find_torch
+
+    torch = find_torch()
+    if torch is None:
+        return Finding("bridge", True, "not needed: no torch", "observing PyTorch")
+    bridge = find_bridge(torch)
+    found = str(bridge.directory) if bridge.is_there else f"not built for torch {torch.version}"
+    return Finding("bridge", bridge.is_there, found, "observing PyTorch", f"{BUILD_COMMAND} (half a minute, once for each version of torch)")
 
 
 def _cmake() -> Finding:

@@ -1,0 +1,106 @@
+"""The recorder: per operator, how often, how long, and the distribution of that, within a budget."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterable
+from functools import lru_cache
+
+from sealift import _runtime
+from sealift.observe import metadata
+from sealift.observe.callbacks import scope_mask
+from sealift.observe.install import install_torch_when_imported
+from sealift.observe.snapshot import Event, Histogram, Process, Sampling, Series, Snapshot, merged_series
+
+_EVERY = ("operator", "burst", "step")
+
+
+def start(
+    sampling_prob: float = 0.1,
+    duty_cycle: float = 0.1,
+    needs_inputs: bool = False,
+    budget: float = 0.003,
+    *,
+    every: str = "operator",
+    labels: Iterable[str] = (),
+    scopes: Iterable[str] = ("function", "kernel"),
+    burst_duty_cycle: float = 0.005,
+    host_probability: float = 1.0,
+    max_series: int = 2048,
+) -> None:
+    """Begins to record, with empty counts; costs about nothing until operators run.
+
+    sampling_prob: of each operator inside a window; with a budget, at most.
+    duty_cycle: the share of the time that windows take, at random places. 1: always.
+    needs_inputs: the inputs' shapes tell series apart.
+    budget: the share of running time that recording may cost, by its own measure; sampling backs off to keep it. 0: no limit.
+    every: "operator" draws operators one by one; "burst" records all operators in windows, which gives self times; "step" records whole steps
+    between calls of step(), drawn with sampling_prob.
+    labels: keys of debug_info that tell series apart, besides model_id.
+    burst_duty_cycle: with every="operator": the share of the time in which all operators are recorded besides, for self times. 0: never.
+    host_probability: whether this process records at all, drawn once.
+    For the whole truth: start(1, 1, budget=0, burst_duty_cycle=0).
+    Errors: ArgumentError; BusyError when it is running."""
+    if every not in _EVERY:
+        from sealift.errors import ArgumentError
+
+        raise ArgumentError(f"every={every!r}; help: one of {', '.join(_EVERY)}")
+    install_torch_when_imported()
+    _runtime.start_recorder(
+        float(sampling_prob), float(duty_cycle), float(budget), float(burst_duty_cycle), float(host_probability), scope_mask(scopes), bool(needs_inputs),
+        ",".join([labels] if isinstance(labels, str) else labels), int(max_series), _EVERY.index(every),
+    )  # fmt: skip
+
+
+def step() -> None:
+    """A new step of the program (a batch, a request) begins. Only every="step" needs it."""
+    _runtime.recorder_step()
+
+
+def stop() -> Snapshot:
+    """Ends recording. Returns what was recorded since the start."""
+    _runtime.stop_recorder()
+    return snapshot()
+
+
+def is_running() -> bool:
+    return bool(_runtime.recorder_state()["running"])
+
+
+def snapshot() -> Snapshot:
+    """What was recorded since the start; recording goes on, and no thread is stopped. Bursts' single calls are handed out once."""
+    state = _runtime.recorder_state()
+    mono_ns, now_ns = time.monotonic_ns(), time.time_ns()
+    series = merged_series(_series(row) for row in _runtime.recorder_series())
+    events = tuple(
+        Event(name, source, scope, start_ns - mono_ns + now_ns, dur_ns, thread, burst, model, shapes, origin)
+        for name, source, scope, model, shapes, origin, start_ns, dur_ns, thread, burst in _runtime.take_events()
+    )
+    return Snapshot(
+        start_unix_ns=state["start_unix_ns"],
+        end_unix_ns=now_ns,
+        series=series,
+        overflow=state["overflow"],
+        dropped=state["dropped"],
+        sampling=Sampling(state["probability"], state["duty_cycle"], state["overhead"]),
+        process=Process(os.getpid(), socket.gethostname(), _start_id(os.getpid())),
+        api_usage=_runtime.api_usage(),
+        models=metadata.models(),
+        model_events=metadata.model_events(),
+        events=tuple(sorted(events, key=lambda e: (e.start_unix_ns, -e.dur_ns))),
+    )
+
+
+@lru_cache(maxsize=1)
+def _start_id(pid: int) -> str:
+    """Random for each process; a forked child has another pid, and so another id."""
+    del pid
+    return str(uuid.uuid4())
+
+
+def _series(row: tuple[str, str, str, str, tuple[tuple[str, str], ...], str, str, int, int, int, int | None, int, dict[int, int], int]) -> Series:
+    operator, source, scope, model_id, labels, shapes, origin, count, samples, total_ns, self_ns, zero_count, buckets, _ = row
+    return Series(operator, source, scope, model_id, labels, shapes, origin, count, samples, total_ns, self_ns, Histogram(zero_count, buckets))
