@@ -13,7 +13,7 @@ CXX_FILES := $(shell find runtime bindings \( -name '*.cpp' -o -name '*.h' -o -n
 TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check format golden conformance fuzz bench wheel sanitize avx512 compat clean
+.PHONY: help dev demo test check format golden conformance fuzz bench models wheel sanitize avx512 compat clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,8 +60,11 @@ conformance: dev ## every operator row against eager: interpreted, compiled, at 
 fuzz: dev ## random graphs through every pass and the compiler, for longer than `make test` has time for
 	$(PY) -m pytest -q tests/passes -m slow
 
-bench: dev ## measure beside AOTInductor in one run and write docs/performance.md (about half an hour)
+bench: dev ## measure beside the peers and write docs/performance.md (about ten minutes a model; goes on where it was stopped)
 	$(PY) benchmarks/bench.py --write docs/performance.md
+
+models: dev ## compile every test model, compare it with eager at every size, write docs/models.md
+	$(PY) docs/models.py
 
 wheel: $(VENV)/.requirements ## dist/sealift-*.whl
 	$(PY) -m build --wheel --no-isolation --outdir dist .

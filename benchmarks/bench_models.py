@@ -1,0 +1,57 @@
+"""The models that are measured: every ModelCase under tests/models, as the tests have it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+import tests.models  # noqa: E402
+from tests.models import zoo  # noqa: E402
+from tests.models.cases import ModelCase  # noqa: E402
+
+TITLES = {"mlp": "MLP 10-16-1, batch 8", "minilm": "all-MiniLM-L6-v2, 1 x 128", "bert_base": "BERT-base, 1 x 128"}
+MEASURED = {"minilm": 1}  # which of a case's arguments; else the first, which it is exported with
+
+
+def all_cases() -> dict[str, ModelCase]:
+    """By name, in the order of the files. A case of the zoo is one with its sizes as arguments, the exported ones first."""
+    found = {c.name: ModelCase(c.name, partial(_of_zoo, c)) for c in zoo.CASES}
+    for info in pkgutil.iter_modules(tests.models.__path__):
+        if not info.name.startswith("test_"):
+            module = importlib.import_module(f"tests.models.{info.name}")
+            for case in _cases_in(list(vars(module).values())):
+                found.setdefault(case.name, case)
+    return found
+
+
+def full_cases() -> dict[str, ModelCase]:
+    """Without the small variants that keep the tests quick."""
+    return {name: case for name, case in all_cases().items() if not name.endswith("_small")}
+
+
+def _of_zoo(case: zoo.Case) -> tuple[Any, list[Any], Any]:
+    sizes = [(1, 128), *case.sizes] if case.name == "minilm" else case.sizes
+    return case.module(), [case.example(), *(case.inputs(size, 0) for size in sizes)], case.dynamic_shapes
+
+
+def _cases_in(values: list[Any]) -> Iterator[ModelCase]:
+    for value in values:
+        if isinstance(value, ModelCase):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from (v for v in value if isinstance(v, ModelCase))
+        elif isinstance(value, dict):
+            yield from (v for v in value.values() if isinstance(v, ModelCase))
+
+
+def title(name: str) -> str:
+    return TITLES.get(name, name)
