@@ -20,7 +20,7 @@ from sealift.passes.pack_weights import pack
 from sealift.targets.isa import AVX512
 from tests.emulated.guest import ROOT, Program, run_command, run_guest
 from tests.ops.own_samples import UNSPECIFIED
-from tests.ops.runner import TORCH_DTYPE, Lowered, assert_same, loops_of, lower_row, run_eager
+from tests.ops.runner import Lowered, assert_same, loops_of, lower_row, output_of, run_eager
 from tests.ops.test_compiled import cases_of
 from tests.support_native import STORED, NativeBatch, _logical, from_stored, optimize, to_stored
 
@@ -43,7 +43,7 @@ class RecordedBatch(NativeBatch):
             pack(to_stored(values[use.buffer], by_name[use.buffer].dtype), use.layout, use.groups) if use.buffer in by_name else inputs[0]
             for use in case.kernels.weights
         ]
-        sizes = [_bytes_of(b.dtype, b.shape) for b in loops.outputs if b is not None and b.kind == "output"]
+        sizes = [_bytes_of(b.dtype, b.shape) if b is not None and b.kind == "output" else -1 for b in loops.outputs]  # -1: an input is returned
         return b"".join([
             _text(self.library_path.name.encode()), _text(case.symbol.encode()), struct.pack("<q", 0), _arrays(inputs),
             struct.pack(f"<{1 + len(sizes)}q", len(sizes), *sizes), _arrays(weights), struct.pack("<q", case.plan.arena_bytes.evaluate({}) + 64),
@@ -124,10 +124,7 @@ def _compare(rows: Sequence[Row], answers: Mapping[int, Sequence[bytes]]) -> boo
                 wanted = run_eager(row.op, sample.args, sample.kwargs)
                 if row.op.name in UNSPECIFIED:
                     wanted = [torch.zeros_like(w) for w in wanted]
-                got = [
-                    torch.from_numpy(np.array(a).reshape([d.value for d in t.shape])).to(TORCH_DTYPE[t.dtype])
-                    for a, t in zip(arrays, lowered.outputs)
-                ]  # fmt: skip
+                got = [output_of(t, np.array(a), {}) for a, t in zip(arrays, lowered.outputs)]
                 assert_same(row.op, got, wanted, note, (sample.args, sample.kwargs))
                 checked += 1
             except AssertionError as error:

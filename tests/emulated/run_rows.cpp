@@ -3,8 +3,8 @@
 //
 //   run_rows CALLS
 //
-// CALLS: int64 calls; each: text library, text symbol, int64 sizes, the sizes, int64 inputs, the arrays, int64 outputs, their bytes, int64 weights,
-// the arrays, int64 arena bytes. A text or an array: int64 bytes, the bytes.
+// CALLS: int64 calls; each: text library, text symbol, int64 sizes, the sizes, int64 inputs, the arrays, int64 outputs, their bytes (-1: none
+// is written), int64 weights, the arrays, int64 arena bytes. A text or an array: int64 bytes, the bytes.
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -83,10 +83,11 @@ int main(int argc, char **argv) {
     std::vector<int64_t> sizes(static_cast<size_t>(number()) + 1);
     for (size_t i = 0; i + 1 < sizes.size(); ++i) sizes[i] = number();
     std::vector<char *> inputs = arrays(), outputs(static_cast<size_t>(number()));
-    std::vector<size_t> output_bytes;
+    std::vector<int64_t> output_bytes;
     for (char *&each : outputs) {
-      output_bytes.push_back(static_cast<size_t>(number()));
-      each = static_cast<char *>(memset(aligned(output_bytes.back()), 0, output_bytes.back()));
+      const int64_t bytes = number();
+      output_bytes.push_back(bytes);
+      if (bytes >= 0) each = static_cast<char *>(memset(aligned(static_cast<size_t>(bytes)), 0, static_cast<size_t>(bytes)));
     }
     std::vector<char *> weights = arrays();
     char *arena = aligned(static_cast<size_t>(number()));
@@ -105,8 +106,8 @@ int main(int argc, char **argv) {
     }
     std::string line = "@row " + std::to_string(call) + " " + std::to_string(status) + " " + std::to_string(frame.error);
     for (size_t i = 0; i < outputs.size(); ++i) {
-      line += " x";
-      for (size_t b = 0; b < output_bytes[i]; ++b) {
+      if (outputs[i]) line += " x";
+      for (int64_t b = 0; b < output_bytes[i]; ++b) {
         const unsigned char byte = static_cast<unsigned char>(outputs[i][b]);
         line += "0123456789abcdef"[byte >> 4], line += "0123456789abcdef"[byte & 15];
       }

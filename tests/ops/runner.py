@@ -165,8 +165,13 @@ def run_symbolic(op: OpDef, template: Lowered, env: Mapping[str, np.ndarray[Any,
 
 def _output(t: Tensor, env: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]) -> torch.Tensor:
     assert t.buffer is not None
+    array = env.get(t.buffer.name)
+    return output_of(t, np.zeros([d.evaluate(sizes) for d in t.shape], np.float32) if array is None else array, sizes)  # nothing ran: no element
+
+
+def output_of(t: Tensor, array: np.ndarray[Any, Any], sizes: Mapping[str, int]) -> torch.Tensor:
+    """A row's output, as the row describes it."""
     shape = [d.evaluate(sizes) for d in t.shape]
-    array = env[t.buffer.name] if t.buffer.name in env else np.zeros(shape, np.float32)  # nothing ran: no element
     assert list(array.shape) == shape, f"{t.buffer}: {array.shape} is not {shape}"
     return torch.from_numpy(np.ascontiguousarray(array).reshape(shape)).to(TORCH_DTYPE[t.dtype])
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
 from sealift.ir.graph.types import OpDef
 from sealift.ops import OPS
 from tests.ops.own_samples import UNSPECIFIED
-from tests.ops.runner import TORCH_DTYPE, Lowered, assert_same, loops_of, lower_row, run_eager
+from tests.ops.runner import Lowered, assert_same, loops_of, lower_row, output_of, run_eager
 from tests.ops.samples import DTYPES, Sample, hostile, samples_of
 from tests.support_native import NativeBatch, optimize
 
@@ -41,8 +40,5 @@ def test_compiled_matches_eager(op: OpDef) -> None:
         if op.name in UNSPECIFIED:
             wanted = [torch.zeros_like(w) for w in wanted]
         arrays = batch.run(position, lowered.env)
-        got = [
-            torch.from_numpy(np.ascontiguousarray(a).reshape([d.value for d in t.shape])).to(TORCH_DTYPE[t.dtype])
-            for a, t in zip(arrays, lowered.outputs)
-        ]
+        got = [output_of(t, a, {}) for a, t in zip(arrays, lowered.outputs)]
         assert_same(op, got, wanted, note, (sample.args, sample.kwargs))
