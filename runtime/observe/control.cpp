@@ -184,11 +184,15 @@ bool run_period(Control &c, std::unique_lock<std::mutex> &lock) {
   };
   Moment moments[6];
   int count = 0;
+  auto add = [&](double at, int what) {  // in the order of time; of two at once the first added is first
+    int place = count++;
+    for (; place > 0 && moments[place - 1].at > at; --place) moments[place] = moments[place - 1];
+    moments[place] = {at, what};
+  };
   for (const Span &span : period.window) {
-    if (span.end > span.begin) moments[count++] = {span.begin, 0}, moments[count++] = {span.end, 1};
+    if (span.end > span.begin) add(span.begin, 0), add(span.end, 1);
   }
-  if (period.burst.end > period.burst.begin) moments[count++] = {period.burst.begin, 2}, moments[count++] = {period.burst.end, 3};
-  std::sort(moments, moments + count, [](const Moment &a, const Moment &b) { return a.at < b.at; });
+  if (period.burst.end > period.burst.begin) add(period.burst.begin, 2), add(period.burst.end, 3);
   const uint64_t begin = clock_ns(CLOCK_MONOTONIC);
   const bool bursts_count = c.options.every == SEALIFT_EVERY_BURST;
   for (int i = 0; i < count; ++i) {
