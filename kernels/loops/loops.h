@@ -145,16 +145,25 @@ inline __attribute__((noinline, cold)) void raise(sealift_frame *frame, int32_t 
   }
 }
 
-// An index as eager takes it: negative counts from the end. Out of range, the run fails and the lane reads element 0.
-template <class L> SEALIFT_INLINE Vec<int64_t> check_index(sealift_frame *frame, Vec<int64_t> index, int64_t size, L lanes) {
-  const Vec<int64_t> wrapped = select(index < splat<int64_t>(0), index + splat<int64_t>(size), index);
-  const Mask bad = (wrapped < splat<int64_t>(0)) | (wrapped >= splat<int64_t>(size));
+// The position that the user's `index` stands for.
+template <class L> SEALIFT_INLINE Vec<int64_t> checked_position(sealift_frame *frame, Vec<int64_t> position, Vec<int64_t> index, int64_t size, L lanes) {
+  const Mask bad = (position < splat<int64_t>(0)) | (position >= splat<int64_t>(size));
   if (__builtin_expect(any_partial(bad, count(lanes)), 0)) {
     for (int l = 0; l < count(lanes); ++l)
       if (lane(bad, l)) raise(frame, SEALIFT_RUN_INDEX, lane(index, l), size);
-    return select(bad, splat<int64_t>(0), wrapped);
+    return select(bad, splat<int64_t>(0), position);
   }
-  return wrapped;
+  return position;
+}
+
+// An index as eager takes it: negative counts from the end. Out of range, the run fails and the lane reads element 0.
+template <class L> SEALIFT_INLINE Vec<int64_t> check_index(sealift_frame *frame, Vec<int64_t> index, int64_t size, L lanes) {
+  const Vec<int64_t> wrapped = select(index < splat<int64_t>(0), index + splat<int64_t>(size), index);
+  return checked_position(frame, wrapped, index, size, lanes);
+}
+// An index that may not be negative.
+template <class L> SEALIFT_INLINE Vec<int64_t> check_position(sealift_frame *frame, Vec<int64_t> index, int64_t size, L lanes) {
+  return checked_position(frame, index, index, size, lanes);
 }
 
 template <class T, class L> SEALIFT_INLINE Vec<T> check_divisor(sealift_frame *frame, Vec<T> divisor, L lanes) {

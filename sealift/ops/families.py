@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sealift.diag.errors import IndexOutOfRange
+
 Array = NDArray[Any]
 
 
@@ -171,6 +173,29 @@ def _recurrent(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple
     return tuple(results)
 
 
+def _bags(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Array, ...]:
+    """out[k] = sum, mean (mode 1) or maximum (2) over p in [offsets[k], offsets[k + 1]) of weights[p] * table[indices[p]], one after
+    another, in f32 for half types. Indices of padding_idx are not there; an empty bag is 0."""
+    table, indices, offsets = operands["table"], operands["indices"], operands["offsets"]
+    ends = offsets[1:] if attrs["include_last_offset"] else np.append(offsets[1:], len(indices))
+    if offsets.size and (offsets[0] != 0 or offsets.max() > len(indices) or offsets.min() < 0):
+        raise IndexOutOfRange(f"offsets {offsets[:4]}... of bags do not begin with 0 or leave the {len(indices)} indices")
+    if indices.size and not (indices.min() >= 0 and indices.max() < len(table)):
+        bad = indices[(indices < 0) | (indices >= len(table))][0]
+        raise IndexOutOfRange(f"index {bad} is out of range for size {len(table)}")
+    wide = table.dtype if table.dtype == np.float64 else np.dtype(np.float32)
+    out = np.zeros((len(ends), table.shape[1]), wide)
+    with np.errstate(all="ignore"):
+        for k, (begin, end) in enumerate(zip(offsets, ends)):
+            there = [p for p in range(begin, end) if indices[p] != attrs["padding_idx"]]
+            rows = [table[indices[p]].astype(wide) * (operands["weights"][p].astype(wide) if "weights" in operands else 1) for p in there]
+            for n, row in enumerate(rows):
+                out[k] = row if n == 0 and attrs["mode"] == 2 else np.maximum(out[k], row) if attrs["mode"] == 2 else out[k] + row
+            if attrs["mode"] == 1 and rows:
+                out[k] /= wide.type(len(rows))
+    return (out.astype(table.dtype),)
+
+
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         f.name: f
@@ -179,6 +204,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             Family("gemm", ("a", "b", "bias?", "residual?"), _gemm),
             Family("attention", ("q", "k", "v", "mask?"), _attention),
             Family("sort", ("x",), _sort),
+            Family("bags", ("table", "indices", "offsets", "weights?"), _bags),
             Family(
                 "recurrent",
                 ("gates", "w", "h0", "bias?", "c0?", "w_proj?", "gates_reverse?", "w_reverse?", "bias_reverse?", "w_proj_reverse?"),

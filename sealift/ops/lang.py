@@ -200,10 +200,7 @@ def shifted(i: IndexEntry, offset: IndexEntry, step: int = 1) -> IndexEntry:
 
 def checked(position: S, size: Dim, *, negative: bool = True) -> Expr:
     """A gathered position inside a dimension of `size`, an index entry. `negative`: whether eager counts negative ones from the end here."""
-    at = position.cast(DType.I64)
-    if not negative:
-        at = select(at < 0, at - S(Index(size)), at)  # below -size: CheckIndex refuses it
-    return ex.CheckIndex(at.e, size)
+    return ex.CheckIndex(position.cast(DType.I64).e, size, wraps=negative)
 
 
 def flatten_index(index: Sequence[IndexEntry], shape: Sequence[Dim]) -> IndexEntry:

@@ -153,10 +153,10 @@ class _Lowering:
 
 
 def _is_writable(family: str, out: Buffer) -> bool:
-    """Products, attention and recurrent layers write rows of any stride, whose elements are neighbours; the other families write row-major."""
+    """Products, attention, recurrent layers and bags write rows of any stride, whose elements are neighbours; the other families write row-major."""
     if out.order is None:
         return True
-    return family in ("gemm", "attention", "recurrent") and (out.strides[-1] == ONE or out.shape[-1] == ONE)
+    return family in ("gemm", "attention", "recurrent", "bags") and (out.strides[-1] == ONE or out.shape[-1] == ONE)
 
 
 def _node_text(node: Node) -> str:

@@ -49,8 +49,8 @@ def _simplify_node(e: Expr) -> Expr:
         case CheckIndex(value=Index(value=position), size=size):
             if is_at_most(dim(0), position) and is_at_most(position, size - 1):
                 return Index(position)
-        case CheckIndex(value=Const(number=number), size=size):
-            position = dim(int(number)) if number >= 0 else size + int(number)
+        case CheckIndex(value=Const(number=number), size=size, wraps=wraps):
+            position = dim(int(number)) if number >= 0 or not wraps else size + int(number)
             if is_at_most(dim(0), position) and is_at_most(position, size - 1):
                 return Index(position)
         case Load() if any(isinstance(i, (Index, Const)) for i in e.index):

@@ -16,7 +16,7 @@ from sealift.ir.loop.types import Call, Loops, Operand
 
 ROW_MAJOR, PANEL32, PANEL32_T, CONV_PANEL32, CONV_DEPTHWISE = 0, 1, 2, 3, 4  # contracts/sealift_model.h: sealift_layout
 
-FAMILY_HEADERS = {name: f"kernels/{name}/{name}.h" for name in ("attention", "conv", "gemm", "recurrent", "sort")}
+FAMILY_HEADERS = {name: f"kernels/{name}/{name}.h" for name in ("attention", "bags", "conv", "gemm", "recurrent", "sort")}
 
 _ACTIVATIONS = {
     "relu": "kActivationRelu", "gelu": "kActivationGeluErf", "gelu_tanh": "kActivationGeluTanh", "silu": "kActivationSilu",
@@ -53,6 +53,8 @@ def emit_call(call: Call, context: CallContext, lines: Lines, epilogue: str = ""
             return _emit_conv(call, context, lines)
         case "sort":
             return _emit_sort(call, context, lines)
+        case "bags":
+            return _emit_bags(call, context, lines)
         case "recurrent":
             return _emit_recurrent(call, context, lines)
     raise InternalError(f"the C++ backend has no kernel family {call.family!r}")
@@ -303,6 +305,29 @@ def _emit_sort(call: Call, context: CallContext, lines: Lines) -> str:
     lines.add("// x, values, indices, rows, n, count, dtype, descending")
     lines.add(f"SEALIFT_NS::sort_rows(frame, {{{', '.join(given)}}});")
     return f"SEALIFT_NS::sort_rows_scratch_bytes({n}, {count}, {dtype})"
+
+
+def _emit_bags(call: Call, context: CallContext, lines: Lines) -> str:
+    table, out = _required(call, "table"), call.outs[0]
+
+    def text(d: Dim) -> str:
+        return size_text(d, context.names)
+
+    lines.add("Bags bags;")
+    for role in ("table", "indices", "offsets", "weights"):
+        if (operand := call.operand(role)) is not None:
+            lines.add(f"bags.{role} = {_at(context.pointer(operand.load.buffer, ROW_MAJOR), _required(call, role).offset, context)};")
+    indices, offsets = call.operand("indices"), call.operand("offsets")
+    assert indices is not None and offsets is not None
+    strides = f"bags.table_stride = {text(table.strides[0])}, bags.out_stride = {text(out.strides[0])}"
+    lines.add(f"bags.out = {context.pointer(out, ROW_MAJOR)}, {strides};")
+    lines.add(f"bags.rows = {text(table.shape[0])}, bags.width = {text(table.shape[1])};")
+    lines.add(f"bags.count = {text(indices.shape[0])}, bags.bags = {text(out.shape[0])}, bags.padding_idx = {int(call.attr('padding_idx'))};")
+    dtypes = f"bags.dtype = {out.dtype.number}, bags.index_dtype = {indices.load.dtype.number}, bags.offset_dtype = {offsets.load.dtype.number}"
+    lines.add(f"{dtypes};")
+    lines.add(f"bags.mode = {int(call.attr('mode'))}, bags.has_end = {int(bool(call.attr('include_last_offset')))};")
+    lines.add("embedding_bags(frame, bags);")
+    return "0"
 
 
 _CELLS = {"lstm": "kCellLstm", "gru": "kCellGru", "tanh": "kCellTanh", "relu": "kCellRelu"}

@@ -321,9 +321,8 @@ class _StageEmitter:
                 if e.value.dtype is not DType.I64:
                     value = f"cast<int64_t>({value})"
                 lanes = self.lanes if self._depends_on_lanes(e) else "Some{1}"
-                if lanes == "Some{1}":
-                    return f"splat<int64_t>(lane0(check_index(frame, {value}, {self._size(e.size)}, {lanes})))"
-                return f"check_index(frame, {value}, {self._size(e.size)}, {lanes})"
+                check = f"{'check_index' if e.wraps else 'check_position'}(frame, {value}, {self._size(e.size)}, {lanes})"
+                return f"splat<int64_t>(lane0({check}))" if lanes == "Some{1}" else check
             case Inside():
                 return self._bounds_mask(e.bounds)
             case Load():

@@ -128,11 +128,13 @@ class Load(Expr):
 
 @dataclass(frozen=True)
 class CheckIndex(Expr):
-    """An index as eager takes it: negative counts from the end; outside [-size, size) the run fails with E-RUN-001."""
+    """An index as eager takes it: outside [-size, size) the run fails with E-RUN-001, which names `value`; negative counts from the end.
+    Without `wraps`, outside [0, size)."""
 
     value: Expr
     size: Dim
     dtype: DType = DType.I64
+    wraps: bool = True
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -244,7 +246,7 @@ def substitute(root: Expr, mapping: Mapping[Sym, Dim]) -> Expr:
                 index = tuple(i if isinstance(i, Expr) else i.substitute(mapping) for i in e.index)
                 return Load(e.buffer, index, tuple(b.substitute(mapping) for b in e.guard), e.other)
             case CheckIndex():
-                return CheckIndex(e.value, e.size.substitute(mapping), e.dtype)
+                return replace(e, size=e.size.substitute(mapping))
         return e
 
     return rewrite(root, replace_axes) if mapping else root

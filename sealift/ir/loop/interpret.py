@@ -452,7 +452,7 @@ class _Block:
     def check_index(self, e: CheckIndex) -> tuple[Array, Array | None]:
         value, bad = self.eval(e.value)
         value, size = value.astype(np.int64), np.asarray(self.dim(e.size))
-        outside = (value < -size) | (value >= size)
+        outside = (value < (-size if e.wraps else 0)) | (value >= size)
 
         def error(at: tuple[int, ...]) -> RunError:
             number = int(np.broadcast_to(value, self.shape)[at])

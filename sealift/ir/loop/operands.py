@@ -84,6 +84,8 @@ def accepts(call: Call, role: str, operand: Operand) -> bool:
             return view.strides[-1] == dim(1)
         case ("attention", "mask") | ("conv", "x") | ("conv", "residual"):
             return True
+        case ("bags", "table"):
+            return view.strides[-1] == dim(1) or view.shape[-1] == dim(1)
         case "recurrent", ("gates" | "gates_reverse"):
             return view.strides[-1] == dim(1) or view.shape[-1] == dim(1)
         case "attention", _:

@@ -23,8 +23,8 @@
     state %count <- %count_new
 
 Expressions: primitive(...), with the dtype where it does not follow from the operands (cast.f32(...), 1.0:f32); idx(size) is a size as
-a number; check(index, size) fails the run outside [-size, size); a gathered index entry has an @; `where(0 <= i1 - 1 < n) else 0.0`
-after a load guards it. A subexpression that stands in several places of a stage is named $n once.
+a number; check(index, size) fails the run outside [-size, size), position(index, size) outside [0, size); a gathered index entry has
+an @; `where(0 <= i1 - 1 < n) else 0.0` after a load guards it. A subexpression that stands in several places of a stage is named $n once.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class _Texts:
             case Inside():
                 return f"inside{_suffix(e.dtype, DType.BOOL)}({_bounds_text(e.bounds)})"
             case CheckIndex():
-                return f"check{_suffix(e.dtype, DType.I64)}({self.text(e.value)}, {e.size})"
+                return f"{'check' if e.wraps else 'position'}{_suffix(e.dtype, DType.I64)}({self.text(e.value)}, {e.size})"
             case Load():
                 load = f"{buffer_name(e.buffer)}[{', '.join(self.entry(i) for i in e.index)}]"
                 if not e.guard and repr(e.other) == "0":
@@ -434,12 +434,12 @@ class _LoopsParser:
             value = read_dim(c, self.symbols, (")",))
             c.expect(")")
             return Index(value, dtype or DType.I64)
-        if word == "check":
+        if word in ("check", "position"):
             checked = self.expr()
             c.expect(",")
             size = read_dim(c, self.symbols, (")",))
             c.expect(")")
-            return CheckIndex(checked, size, dtype or DType.I64)
+            return CheckIndex(checked, size, dtype or DType.I64, word == "check")
         if word not in _PRIMS:
             raise c.fail(f"a primitive before this, not {word}")
         args = c.list_of(self.expr, ")")
