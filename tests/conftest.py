@@ -19,3 +19,15 @@ def stub_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["gcc", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{ROOT / 'contracts'}", str(source), "-o", str(library)]
     subprocess.run(command, check=True)
     return library
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: minutes; run with -m slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "slow" in config.getoption("markexpr", ""):
+        return
+    for item in items:
+        if item.get_closest_marker("slow") is not None:
+            item.add_marker(pytest.mark.skip(reason="slow: run with -m slow"))

@@ -14,14 +14,10 @@ void k0_embedding(void *arg, int64_t begin, int64_t end, int32_t worker) {
   (void)worker;
   for (int64_t row = begin; row < end; ++row) {
     const auto v0 = splat_load(ids + row);
-    const auto v1 = lt(v0, splat<int64_t>(INT64_C(0)));
-    const auto v2 = splat<int64_t>(int64_t(9));
-    const auto v3 = v0 - v2;
-    const auto v4 = select(v1, v3, v0);
-    const auto v5 = splat<int64_t>(lane0(check_index(frame, v4, 9, Some{1})));
+    const auto v1 = splat<int64_t>(lane0(check_position(frame, v0, 9, Some{1})));
     for_lanes(0, 6, [&](int64_t i1, auto lanes) SEALIFT_LANES_INLINE {
-      const auto v6 = load(table_weight + i1 + lane0(v5) * (6), lanes);
-      store(embedding + i1 + row * 6, v6, lanes);
+      const auto v2 = load(table_weight + i1 + lane0(v1) * (6), lanes);
+      store(embedding + i1 + row * 6, v2, lanes);
     });
   }
 }

@@ -1,0 +1,116 @@
+"""Recurrent models and models that gather: taggers, a recommender, and two whose control flow depends on values."""
+
+from __future__ import annotations
+
+import torch
+from torch.export import Dim
+
+from tests.models.cases import Arguments, ModelCase, Parts, randn
+
+
+def ids(*shape: int, high: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(seed))
+
+
+class Tagger(torch.nn.Module):
+    """Words -> a distribution over tags for each: embedding, recurrent layers in both directions, a linear layer."""
+
+    def __init__(self, kind: str, words: int, width: int, hidden: int, tags: int, layers: int) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(words, width)
+        self.recurrent = getattr(torch.nn, kind)(width, hidden, num_layers=layers, bidirectional=True, batch_first=True)
+        self.tags = torch.nn.Linear(2 * hidden, tags)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        hidden, _ = self.recurrent(self.embedding(words))
+        return torch.log_softmax(self.tags(hidden), dim=-1)
+
+
+class Decoder(torch.nn.Module):
+    """One call's worth of a stream: features and the states before them in, outputs and the states after them out."""
+
+    def __init__(self, kind: str, width: int, hidden: int) -> None:
+        super().__init__()
+        self.recurrent = getattr(torch.nn, kind)(width, hidden, num_layers=2)
+
+    def forward(self, features: torch.Tensor, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        out, after = self.recurrent(features, tuple(states) if len(states) > 1 else states[0])
+        return (out, *after) if isinstance(after, tuple) else (out, after)
+
+
+class Dlrm(torch.nn.Module):
+    """Facebook's recommender: dense features through an MLP, a bag of each table, products of all pairs, another MLP."""
+
+    def __init__(self, tables: int, rows: int, width: int, dense: int, bottom: int, top: int) -> None:
+        super().__init__()
+        self.tables = torch.nn.ModuleList(torch.nn.EmbeddingBag(rows, width, mode="sum", include_last_offset=True) for _ in range(tables))
+        self.bottom = torch.nn.Sequential(torch.nn.Linear(dense, bottom), torch.nn.ReLU(), torch.nn.Linear(bottom, width), torch.nn.ReLU())
+        pairs = torch.tril_indices(tables + 1, tables + 1, offset=-1)
+        self.register_buffer("rows", pairs[0])
+        self.register_buffer("columns", pairs[1])
+        self.top = torch.nn.Sequential(
+            torch.nn.Linear(width + pairs.shape[1], top),
+            torch.nn.ReLU(),
+            torch.nn.Linear(top, top // 2),
+            torch.nn.ReLU(),
+            torch.nn.Linear(top // 2, 1),
+        )
+
+    def forward(self, dense: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+        """dense [batch, features]; indices [tables, count]; offsets [tables, batch + 1]"""
+        below = self.bottom(dense)
+        bags = [table(indices[k], offsets[k]) for k, table in enumerate(self.tables)]
+        features = torch.stack([below, *bags], dim=1)
+        products = torch.bmm(features, features.transpose(1, 2))
+        return torch.sigmoid(self.top(torch.cat([below, products[:, self.rows, self.columns]], dim=1)))
+
+
+def dlrm_inputs(tables: int, rows: int, dense: int, batch: int, bag: int, seed: int) -> Arguments:
+    """Bags of 0 to 2 * bag rows."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(0, 2 * bag + 1, (tables, batch), generator=generator)
+    lengths[:, 0] += batch * bag + 1 - lengths.sum(1).clamp(max=batch * bag + 1)
+    ends = lengths.cumsum(1)
+    offsets = torch.cat([torch.zeros(tables, 1, dtype=torch.int64), ends], 1).clamp(max=batch * bag + 1)
+    return randn(batch, dense, seed=seed), ids(tables, batch * bag + 1, high=rows, seed=seed), offsets
+
+
+_BATCH, _LENGTH = Dim("batch", min=1, max=4096), Dim("length", min=1, max=2048)
+
+
+def _tagger(kind: str, words: int, width: int, hidden: int, layers: int, sizes: tuple[tuple[int, int], ...]) -> Parts:
+    torch.manual_seed(0)
+    model = Tagger(kind, words, width, hidden, 17, layers).eval()
+    return model, [(ids(b, t, high=words, seed=b + t),) for b, t in sizes], {"words": {0: _BATCH, 1: _LENGTH}}
+
+
+def _decoder(kind: str) -> Parts:
+    torch.manual_seed(0)
+    width, hidden, count = 24, 40, 2 if kind == "LSTM" else 1
+    model = Decoder(kind, width, hidden).eval()
+    inputs = [(randn(t, b, width, seed=t), *(randn(2, b, hidden, seed=k) for k in range(count))) for t, b in ((4, 3), (1, 1), (33, 2))]
+    return model, inputs, {"features": {0: _LENGTH, 1: _BATCH}, "states": tuple({1: _BATCH} for _ in range(count))}
+
+
+def _dlrm(tables: int, rows: int, width: int, top: int, batches: tuple[int, ...]) -> Parts:
+    torch.manual_seed(0)
+    model = Dlrm(tables, rows, width, 13, 4 * width, top).eval()
+    count = Dim("count", min=1, max=1 << 20)
+    inputs = [dlrm_inputs(tables, rows, 13, b, 5, seed=b) for b in batches]
+    batch = Dim("batch", min=1, max=8192)
+    return model, inputs, {"dense": {0: batch}, "indices": {1: count}, "offsets": {1: batch + 1}}
+
+
+SMALL = (
+    ModelCase("lstm_tagger", lambda: _tagger("LSTM", 100, 24, 40, 2, ((3, 7), (1, 1), (2, 33), (9, 4))), "two layers, both directions, any length"),
+    ModelCase("gru_tagger", lambda: _tagger("GRU", 100, 24, 40, 2, ((3, 7), (1, 1), (2, 33), (9, 4))), "two layers, both directions, any length"),
+    ModelCase("lstm_stream", lambda: _decoder("LSTM"), "states in and out"),
+    ModelCase("gru_stream", lambda: _decoder("GRU"), "states in and out"),
+    ModelCase("dlrm", lambda: _dlrm(5, 50, 16, 32, (6, 1, 33)), "five tables"),
+)
+LARGE = (
+    ModelCase("lstm_tagger_large", lambda: _tagger("LSTM", 20000, 128, 256, 2, ((2, 16), (1, 128), (32, 128), (5, 300))), "20,000 words, 256 units"),
+    ModelCase("gru_tagger_large", lambda: _tagger("GRU", 20000, 128, 256, 2, ((2, 16), (1, 128), (32, 128))), "20,000 words, 256 units"),
+    ModelCase("dlrm_26", lambda: _dlrm(26, 20000, 64, 256, (4, 1, 128, 2048)), "26 tables of 20,000 x 64"),
+)
+CASES = SMALL + LARGE
