@@ -10,13 +10,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from sealift.cli import bench, check, compile, doctor, explain, fleet, inspect, ops, run, verify
+from sealift.cli import bench, bridge, check, compile, doctor, explain, fleet, inspect, ops, profile, run, verify
 from sealift.cli.output import Output
 from sealift.diag.errors import SealiftError
 from sealift.environment import VARIABLES
 from sealift.version import VERSION
 
-_VERBS = (compile, inspect, run, bench, fleet, check, verify, ops, doctor, explain)
+_VERBS = (compile, inspect, run, bench, profile, fleet, check, verify, ops, bridge, doctor, explain)
 
 _DESCRIPTION = """Compile PyTorch models ahead of time into sealed packages that run without PyTorch.
 
@@ -24,6 +24,7 @@ _DESCRIPTION = """Compile PyTorch models ahead of time into sealed packages that
   sealift inspect model.pt2                     what goes in, what comes out, which kernels, from which lines
   sealift run model.pt2 --random                one answer
   sealift bench model.pt2                       how fast
+  sealift profile -- python train.py            which operators a program spends its time in, PyTorch's and sealift's
 """
 
 

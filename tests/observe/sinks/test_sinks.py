@@ -128,7 +128,7 @@ def test_json_lines_round_trip_by_process(tmp_path: Path) -> None:
 
 
 FULL_DISK = """
-import resource, signal, sys
+import resource, signal, sys, time
 from sealift.observe.sinks import Delivery, Exporter, parse_sink
 from sealift.observe.snapshot import Snapshot
 from tests.observe.sinks.samples import delta
@@ -137,7 +137,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFIN
 exporter = Exporter(lambda: Snapshot(0, 1), dict([parse_sink(sys.argv[1])]), 60, Delivery(first_retry_s=0.01, exit_deadline_s=1)).start()
 for i in range(40):
     exporter.put(delta(i))
-exporter.flush(0.3)
+while not exporter.status[0].last_error:
+    time.sleep(0.01)
 if sys.argv[3] == "freed":
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     exporter.flush(20)
