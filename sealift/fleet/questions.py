@@ -215,31 +215,30 @@ class Side:
 
 
 def diff(store: Store, a: Side, b: Side, by: tuple[str, ...] = ("operator",), where: tuple[Filter, ...] = (), limit: int = 50) -> pa.Table:
-    """What got slower or faster from `a` to `b`: mean time a call, its ratio with bounds, how sure (p_value, Holm-corrected over the rows), and
-    what that costs in `b`. Rows: by significance, then by that cost. What only one side has is shown with a null ratio."""
+    """What got slower or faster from `a` to `b`: mean time of a call, the ratio of each host to itself with bounds, how sure (p_value,
+    Holm-corrected over the rows), and what that costs in `b`. Rows: by significance, then by that cost. What only one side has has no ratio."""
     cells_a, cells_b = (_cells(store, side, by, where) for side in (a, b))
-    total_b = sum(float(t.sum()) for t, _ in cells_b.values()) or 1.0
-    total_a = sum(float(t.sum()) for t, _ in cells_a.values()) or 1.0
-    nothing = (np.zeros(0), np.zeros(0))
+    total_a, total_b = (sum(_sum(hosts, 0) for hosts in cells.values()) or 1.0 for cells in (cells_a, cells_b))
     rows: list[dict[str, Any]] = []
     for key in sorted(set(cells_a) | set(cells_b)):
-        (ta, ca), (tb, cb) = cells_a.get(key, nothing), cells_b.get(key, nothing)
-        d = statistics.compare(ta, ca, tb, cb)
+        hosts_a, hosts_b = cells_a.get(key, {}), cells_b.get(key, {})
+        d = statistics.compare_hosts(hosts_a, hosts_b)
         known = not math.isnan(d.ratio)
+        time_a, time_b, calls_a, calls_b = (_sum(hosts, i) for i in (0, 1) for hosts in (hosts_a, hosts_b))
         rows.append(
-            dict(zip(by, key))
+            dict[str, Any](zip(by, key))
             | {
-                "a_mean_ns": None if math.isnan(d.a) else d.a,
-                "b_mean_ns": None if math.isnan(d.b) else d.b,
+                "a_mean_ns": time_a / calls_a if calls_a else None,
+                "b_mean_ns": time_b / calls_b if calls_b else None,
                 "ratio": d.ratio if known else None,
                 "ratio_low": d.ratio_low if known else None,
                 "ratio_high": d.ratio_high if known and math.isfinite(d.ratio_high) else None,
                 "p_value": d.p_value,
-                "a_count": int(ca.sum()),
-                "b_count": int(cb.sum()),
-                "a_share": float(ta.sum()) / total_a,
-                "b_share": float(tb.sum()) / total_b,
-                "cost_ns": float((d.b - d.a) * cb.sum()) if known else float(tb.sum() - ta.sum()),
+                "a_count": int(calls_a),
+                "b_count": int(calls_b),
+                "a_share": time_a / total_a,
+                "b_share": time_b / total_b,
+                "cost_ns": time_b * (1 - 1 / d.ratio) if known and d.ratio else time_b - time_a,
             }
         )
     for row, p in zip(rows, statistics.adjusted([r["p_value"] for r in rows])):
@@ -250,18 +249,21 @@ def diff(store: Store, a: Side, b: Side, by: tuple[str, ...] = ("operator",), wh
     return pa.Table.from_pylist(rows[:limit], pa.schema(fields))
 
 
-def _cells(store: Store, side: Side, by: tuple[str, ...], where: tuple[Filter, ...]) -> dict[tuple[str, ...], tuple[Any, Any]]:
-    """(total, count) of each cluster, by key: hosts if there are eight or more, else hosts by time: one host can be compared with itself."""
-    selection = Selection(side.start_s, side.end_s, (*by, *(("host",) if "host" not in by else ())), where + side.where)
-    rows = store.totals(selection).to_pylist()
-    if len({r["host"] for r in rows}) < 8 or "host" in by:
-        span = side.end_s - side.start_s
-        step = max(10, span // 12 // 10 * 10)
-        rows = store.totals(replace(selection, step_s=step if step < 60 else step // 60 * 60)).to_pylist()
-    found: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
-    for r in rows:
-        found[tuple(r[k] for k in by)].append((float(r["total_ns"]), float(r["count"])))
-    return {key: (np.array([t for t, _ in cells]), np.array([c for _, c in cells])) for key, cells in found.items()}
+_Cells = dict[tuple[str, ...], dict[str, list[tuple[float, float]]]]  # key -> host -> (total, count) of each time step
+
+
+def _cells(store: Store, side: Side, by: tuple[str, ...], where: tuple[Filter, ...]) -> _Cells:
+    step = max(10, (side.end_s - side.start_s) // 12)
+    step = step // 10 * 10 if step < 60 else step // 60 * 60
+    keys = (*by, *(("host",) if "host" not in by else ()))
+    found: _Cells = defaultdict(lambda: defaultdict(list))
+    for r in store.totals(Selection(side.start_s, side.end_s, keys, where + side.where, step)).to_pylist():
+        found[tuple(r[k] for k in by)][r["host"]].append((float(r["total_ns"]), float(r["count"])))
+    return found
+
+
+def _sum(hosts: Mapping[str, Sequence[tuple[float, float]]], which: int) -> float:
+    return sum(cell[which] for cells in hosts.values() for cell in cells)
 
 
 def overview(store: Store, question: Question) -> dict[str, pa.Table]:

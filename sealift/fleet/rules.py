@@ -3,9 +3,9 @@
 What is compared is the mean time of a call, not total time: traffic has a day's and a week's rhythm, calls hardly. What rhythm is left (a loaded
 host is a little slower) is taken out by comparing a window with the same time of day before, on as many earlier days as there are, and by asking
 that the window be slower than every one of them. A rule fires when all of these hold:
-- the mean grew by at least `change` over the baselines' median, and over the slowest of them by at least half of that;
+- the mean grew by at least `change` over all baselines together, and over each of them by at least half of that;
 - the operator's share of the window's total is at least `share`;
-- Welch's test over hosts (or hosts by time, where there are few) gives p < `p_value` after Holm's correction over everything the rule looked at;
+- a test of each host against itself (statistics.compare_hosts) gives p < `p_value` after Holm's correction over everything the rule looked at;
 - at least half of the hosts that ran it in both windows got slower, so that one straggler is no regression."""
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,8 @@ from sealift.fleet.times import parse_span
 
 _LOG = logging.getLogger(__name__)
 DAY_S = 86_400
-_Cells = dict[tuple[str, ...], dict[str, dict[int, tuple[float, float]]]]  # key -> host -> step -> (total, count)
+_Hosts = dict[str, dict[int, tuple[float, float]]]  # host -> step -> (total, count)
+_Cells = dict[tuple[str, ...], _Hosts]
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _times(store: Store, rule: Rule, now_s: int) -> list[Alarm]:
         if begin >= start - step:
             return []
         baselines = [_cells(store, rule, begin, start, step)]
-    return _judged(rule, _cells(store, rule, start, end, step), [b for b in baselines if b], (start, end), store, step)
+    return _judged(rule, _cells(store, rule, start, end, step), [b for b in baselines if b], (start, end))
 
 
 def _versions(store: Store, rule: Rule, now_s: int) -> list[Alarm]:
@@ -169,7 +169,7 @@ def _versions(store: Store, rule: Rule, now_s: int) -> list[Alarm]:
             continue
         before, after = sorted(seen, key=lambda v: seen[v])[-2:]
         sides = [_cells(store, rule, start, end, step, (Filter("service", "=", service), Filter("version", "=", v))) for v in (before, after)]
-        for alarm in _judged(rule, sides[1], [sides[0]], (start, end), store, step, same_hosts=False):
+        for alarm in _judged(rule, sides[1], [sides[0]], (start, end), same_hosts=False):
             alarms.append(_with(alarm, (("service", service), ("version", after))))
     return alarms
 
@@ -180,42 +180,38 @@ def _with(alarm: Alarm, more: tuple[tuple[str, str], ...]) -> Alarm:
     return replace(alarm, keys=alarm.keys + tuple((k, v) for k, v in more if k not in dict(alarm.keys)))
 
 
-def _judged(
-    rule: Rule, now: _Cells, baselines: Sequence[_Cells], window: tuple[int, int], store: Store, step: int, same_hosts: bool = True
-) -> list[Alarm]:
+def _judged(rule: Rule, now: _Cells, baselines: Sequence[_Cells], window: tuple[int, int], same_hosts: bool = True) -> list[Alarm]:
     if not now or not baselines:
         return []
     everything = sum(t for hosts in now.values() for cells in hosts.values() for t, _ in cells.values())
-    tested: list[tuple[tuple[str, ...], statistics.Difference, float, list[float]]] = []
+    tested: list[tuple[tuple[str, ...], statistics.Difference, float, list[_Hosts]]] = []
     for key, hosts in now.items():
         total = sum(t for cells in hosts.values() for t, _ in cells.values())
         before = [b[key] for b in baselines if key in b]
-        if not before or total < rule.share * everything:
-            continue
-        merged = before[0] if len(before) == 1 else _merged(before)
-        tested.append((key, statistics.compare(*_clusters(merged), *_clusters(hosts)), total, [_mean(b) for b in before]))
+        if before and total >= rule.share * everything:
+            tested.append((key, statistics.compare_hosts(_listed(_merged(before)), _listed(hosts)), total, before))
     alarms = []
-    for (key, d, total, means), p in zip(tested, statistics.adjusted([t[1].p_value for t in tested])):
-        usual = median(means)
-        if not (usual > 0 and p < rule.p_value and d.b >= usual * (1 + rule.change) and d.b >= max(means) * (1 + rule.change / 2)):
+    for (key, d, total, before), p in zip(tested, statistics.adjusted([t[1].p_value for t in tested])):
+        if not (p < rule.p_value and d.ratio >= 1 + rule.change):
             continue
-        before = [b[key] for b in baselines if key in b]
+        if any(statistics.compare_hosts(_listed(b), _listed(now[key])).ratio < 1 + rule.change / 2 for b in before):
+            continue
         if same_hosts and not _most_hosts_slower(now[key], _merged(before)):
             continue
         count = sum(c for cells in now[key].values() for _, c in cells.values())
-        since = _since(now[key], usual, d.b, window[0], step)
+        since = _since(now[key], d.a, window[0])
         alarms.append(
             Alarm(
                 rule.name,
                 tuple(zip(rule.by, key)),
-                d.b / usual,
+                d.ratio,
                 d.ratio_low,
                 d.ratio_high,
                 p,
                 total / everything,
-                usual,
+                d.a,
                 d.b,
-                (d.b - usual) * count,
+                (d.b - d.a) * count,
                 since,
                 window,
                 len(now[key]),
@@ -224,20 +220,16 @@ def _judged(
     return alarms
 
 
-def _merged(sides: Sequence[dict[str, dict[int, tuple[float, float]]]]) -> dict[str, dict[int, tuple[float, float]]]:
-    found: dict[str, dict[int, tuple[float, float]]] = defaultdict(dict)
+def _merged(sides: Sequence[_Hosts]) -> _Hosts:
+    found: _Hosts = defaultdict(dict)
     for side in sides:
         for host, cells in side.items():
             found[host].update(cells)
     return found
 
 
-def _clusters(hosts: Mapping[str, Mapping[int, tuple[float, float]]]) -> tuple[Any, Any]:
-    if len(hosts) >= 8:
-        pairs = [(sum(t for t, _ in cells.values()), sum(c for _, c in cells.values())) for cells in hosts.values()]
-    else:
-        pairs = [pair for cells in hosts.values() for pair in cells.values()]
-    return np.array([t for t, _ in pairs]), np.array([c for _, c in pairs])
+def _listed(hosts: Mapping[str, Mapping[int, tuple[float, float]]]) -> dict[str, list[tuple[float, float]]]:
+    return {host: list(cells.values()) for host, cells in hosts.items()}
 
 
 def _mean(hosts: Mapping[str, Mapping[int, tuple[float, float]]]) -> float:
@@ -253,19 +245,23 @@ def _most_hosts_slower(now: Mapping[str, Mapping[int, tuple[float, float]]], bef
     return slower * 2 >= len(both)
 
 
-def _since(hosts: Mapping[str, Mapping[int, tuple[float, float]]], usual: float, now: float, start: int, step: int) -> int:
-    """The step from which on the mean stays nearer to the new value than to the usual one."""
+def _since(hosts: Mapping[str, Mapping[int, tuple[float, float]]], usual: float, start: int) -> int:
+    """The step at which the window best falls into one part at the usual mean and one above it; the window's start if it never was usual."""
     sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for cells in hosts.values():
         for slot, (t, c) in cells.items():
             sums[slot][0] += t
             sums[slot][1] += c
-    since = start
-    for slot in sorted(sums):
-        total, count = sums[slot]
-        if count and total / count < (usual + now) / 2:
-            since = slot + step
-    return since
+    slots = sorted(slot for slot in sums if sums[slot][1])
+    means = np.array([sums[slot][0] / sums[slot][1] for slot in slots])
+    weights = np.array([sums[slot][1] for slot in slots])
+    best, least = 0, math.inf
+    for i in range(len(slots)):
+        after = float((means[i:] * weights[i:]).sum() / weights[i:].sum())
+        error = float((weights[:i] * (means[:i] - usual) ** 2).sum() + (weights[i:] * (means[i:] - after) ** 2).sum())
+        if after > usual and error < least:
+            best, least = i, error
+    return slots[best] if best else start
 
 
 @dataclass

@@ -8,7 +8,7 @@ spread between hosts and times as it is."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -80,12 +80,49 @@ def compare(a_total: Floats, a_count: Floats, b_total: Floats, b_count: Floats) 
     mean_b, var_b, dof_b = _ratio(b_total, b_count)
     if not (mean_a > 0 and mean_b > 0):
         return Difference(mean_a, mean_b, math.nan, math.nan, math.nan, 1.0)
-    ratio = mean_b / mean_a
-    # On the logarithm a ratio's error is symmetric.
-    variance = var_a / mean_a**2 + var_b / mean_b**2
-    if not variance > 0 or min(dof_a, dof_b) < 1:
+    return _difference(mean_a, mean_b, [(var_a / mean_a**2, dof_a), (var_b / mean_b**2, dof_b)])
+
+
+Hosts = Mapping[str, Sequence[tuple[float, float]]]  # host -> (total, count) of each time step
+_ENOUGH_HOSTS = 8
+
+
+def compare_hosts(a: Hosts, b: Hosts) -> Difference:
+    """Like `compare`, and each host with itself where it ran on both sides: hosts differ by far more than what is looked for.
+
+    A host's time in `b` is set against what its calls would have taken at its own mean in `a`; the ratio's spread is that over hosts, or, where
+    fewer than eight ran on both sides, over hosts and time steps, on both sides."""
+    both = [h for h in b if h in a and sum(c for _, c in a[h]) > 0 and sum(c for _, c in b[h]) > 0]
+    if not both or len(both) * 2 < len(b):
+        clusters = [np.array(_clusters(side)).reshape(-1, 2) for side in (a, b)]
+        return compare(clusters[0][:, 0], clusters[0][:, 1], clusters[1][:, 0], clusters[1][:, 1])
+    mean = {h: sum(t for t, _ in a[h]) / sum(c for _, c in a[h]) for h in both}
+    if len(both) >= _ENOUGH_HOSTS:
+        pairs = np.array([(sum(t for t, _ in b[h]), mean[h] * sum(c for _, c in b[h])) for h in both])
+        ratio, variance, dof = _ratio(pairs[:, 0], pairs[:, 1])
+        parts = [(variance / ratio**2 if ratio else math.nan, dof)]
+    else:
+        sides = [np.array([(t, mean[h] * c) for h in both for t, c in side[h]]) for side in (a, b)]
+        (ra, va, da), (ratio, vb, db) = (_ratio(s[:, 0], s[:, 1]) for s in sides)
+        parts = [(va / ra**2 if ra else math.nan, da), (vb / ratio**2 if ratio else math.nan, db)]
+    count = sum(c for h in both for _, c in b[h])
+    usual = sum(mean[h] * sum(c for _, c in b[h]) for h in both) / count  # what `b`'s calls would have taken before
+    return _difference(usual, usual * ratio, parts)
+
+
+def _clusters(side: Hosts) -> list[tuple[float, float]]:
+    if len(side) >= _ENOUGH_HOSTS:
+        return [(sum(t for t, _ in cells), sum(c for _, c in cells)) for cells in side.values()]
+    return [cell for cells in side.values() for cell in cells]
+
+
+def _difference(mean_a: float, mean_b: float, parts: Sequence[tuple[float, float]]) -> Difference:
+    """`parts`: the relative variance that each side adds, and its degrees of freedom. On the logarithm a ratio's error is symmetric."""
+    ratio = mean_b / mean_a if mean_a else math.nan
+    variance = sum(v for v, _ in parts)
+    if not (ratio > 0 and variance > 0) or min(dof for _, dof in parts) < 1:
         return Difference(mean_a, mean_b, ratio, 0.0, math.inf, 1.0)
-    dof = variance**2 / ((var_a / mean_a**2) ** 2 / dof_a + (var_b / mean_b**2) ** 2 / dof_b)
+    dof = variance**2 / sum(v**2 / d for v, d in parts)  # Welch and Satterthwaite's
     t = math.log(ratio) / math.sqrt(variance)
     spread = t_quantile(0.5 + CONFIDENCE / 2, dof) * math.sqrt(variance)
     return Difference(mean_a, mean_b, ratio, ratio * math.exp(-spread), ratio * math.exp(spread), 2 * t_tail(abs(t), dof))

@@ -65,6 +65,9 @@ class DuckDialect:
     def text(self, column: str) -> str:
         return f"CAST({column} AS VARCHAR)"
 
+    def like(self, expression: str, pattern: str) -> str:
+        return f"{expression} LIKE {pattern} ESCAPE '\\'"
+
 
 _SPREAD = (
     "unnest(list_prepend(zero, counts)) AS n, "
@@ -92,7 +95,11 @@ class EmbeddedStore:
         self._segments_folder = folder / "segments"
         self._segments_folder.mkdir(parents=True, exist_ok=True)
         self._lock_file = files.Lock(folder / "lock")
-        self._control = Control(folder / "control.sqlite")
+        try:
+            self._control = Control(folder / "control.sqlite")
+        except BaseException:
+            self._lock_file.release()
+            raise
         self._reserve_bytes = reserve_bytes
         self._max_series = max_series
         self._state = threading.RLock()  # of the sets and lists below

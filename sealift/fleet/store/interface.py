@@ -55,7 +55,7 @@ class Selection:
         for key in self.by:
             checked_key(key)
         if len(set(self.by)) != len(self.by):
-            raise QuestionError(f"a key twice in {', '.join(self.by)}")
+            raise QuestionError(f"a key twice in {', '.join(self.by)}; help: each key once")
         if self.step_s < 0 or self.step_s % 10:
             raise QuestionError(f"step of {self.step_s} s; help: a multiple of 10 s")
         if not 0 <= self.start_s < self.end_s < 1 << 40:

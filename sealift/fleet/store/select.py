@@ -25,6 +25,9 @@ class Dialect(Protocol):
 
     def text(self, column: str) -> str: ...
 
+    def like(self, expression: str, pattern: str) -> str:
+        """LIKE with the backslash as its escape."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -100,7 +103,7 @@ def _condition(filter: Filter, expression: str, dialect: Dialect) -> str:
         return f"{expression} {'=' if filter.operation == '=' else '<>'} {dialect.quoted(filter.value)}"
     escaped = filter.value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     pattern = dialect.quoted(escaped.replace("*", "%").replace("?", "_"))
-    return f"{expression} {'NOT ' if filter.operation == '!~' else ''}LIKE {pattern}"
+    return f"{'NOT ' if filter.operation == '!~' else ''}({dialect.like(expression, pattern)})"
 
 
 ZERO = ZERO_BUCKET
