@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 
 bool init_numpy() { return _import_array() >= 0; }
 
@@ -120,6 +121,76 @@ bool refuse_object(PyObject *object, const char *what, const char *name) {
   return raise_code("E-INPUT-006", message);
 }
 
+/* A torch tensor that is no plain memory (sparse, meta, quantized, nested): torch's reason, its first line, as ours. */
+bool refuse_tensor(PyObject *object, const char *what, const char *name) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *text = value ? PyObject_Str(value) : nullptr;
+  const char *reason = text ? PyUnicode_AsUTF8(text) : nullptr;
+  if (!reason) PyErr_Clear();
+  const int length = reason ? static_cast<int>(strcspn(reason, "\n")) : 0;
+  PyObject *device = PyObject_GetAttrString(object, "device"), *kind = device ? PyObject_GetAttrString(device, "type") : nullptr;
+  const char *place = kind && PyUnicode_Check(kind) ? PyUnicode_AsUTF8(kind) : nullptr;
+  PyErr_Clear();
+  char message[512];
+  const bool elsewhere = place && strcmp(place, "cpu") != 0;
+  const bool is_meta = elsewhere && strcmp(place, "meta") == 0;
+  if (elsewhere)
+    snprintf(message, sizeof message, "%s '%s' is on %.40s; help: %s", what, name, place,
+             is_meta ? "a meta tensor has no values, pass one that has" : "pass x.cpu()");
+  else
+    snprintf(message, sizeof message, "%s '%s' is a %s without memory of its own (%.*s); help: pass an ordinary tensor: x.to_dense(), x.dequantize()",
+             what, name, Py_TYPE(object)->tp_name, length < 200 ? length : 200, reason ? reason : "");
+  Py_XDECREF(kind);
+  Py_XDECREF(device);
+  Py_XDECREF(text);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return raise_code(elsewhere ? "E-INPUT-004" : "E-INPUT-006", message);
+}
+
+/* A negation or conjugation that torch has not carried out yet is not in the memory that DLPack shows. */
+bool is_lazy(PyObject *object, const DLTensor &tensor) {
+  static PyObject *is_neg = PyUnicode_InternFromString("is_neg"), *is_conj = PyUnicode_InternFromString("is_conj");
+  const bool is_complex = tensor.dtype.code == kDLComplex;
+  if (tensor.dtype.code != kDLFloat && !is_complex) return false;
+  for (PyObject *method : {is_neg, is_conj}) {
+    if (method == is_conj && !is_complex) continue;
+    PyObject *answer = PyObject_CallMethodNoArgs(object, method);
+    if (!answer) PyErr_Clear(); /* not torch's */
+    const bool yes = answer == Py_True;
+    Py_XDECREF(answer);
+    if (yes) return true;
+  }
+  return false;
+}
+
+bool refuse_lazy(const char *what, const char *name) {
+  char message[256];
+  snprintf(message, sizeof message, "%s '%s' is a view that torch negates or conjugates when it is read; help: pass x.resolve_neg().resolve_conj()", what, name);
+  return raise_code("E-INPUT-006", message);
+}
+
+/* A masked array's mask would be dropped in silence. */
+bool is_masked(PyObject *array) {
+  static PyObject *type = nullptr;
+  if (PyArray_CheckExact(array)) return false;
+  if (!type) {
+    PyObject *module = PyImport_ImportModule("numpy.ma");
+    type = module ? PyObject_GetAttrString(module, "MaskedArray") : nullptr;
+    Py_XDECREF(module);
+    if (!type) PyErr_Clear();
+  }
+  return type && PyObject_IsInstance(array, type) == 1;
+}
+
+bool refuse_masked(const char *what, const char *name) {
+  char message[256];
+  snprintf(message, sizeof message, "%s '%s' is a masked array, whose mask a model does not know; help: pass x.filled(value), and the mask as an input of its own", what, name);
+  return raise_code("E-INPUT-006", message);
+}
+
 bool borrow_capsule(PyObject *object, const char *what, const char *name, Borrowed *out) {
   static PyObject *method = PyUnicode_InternFromString("__dlpack__"), *keywords = Py_BuildValue("(s)", "max_version");
   static PyObject *version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
@@ -197,16 +268,20 @@ Kind kind_of(PyObject *object, const DLPackExchangeAPI **api) {
 bool borrow(PyObject *object, Kind kind, const DLPackExchangeAPI *api, const char *what, const char *name, Borrowed *out) {
   const bool writable = what[0] == 'o';
   if (kind == Kind::kNumpy) {
+    if (PyArray_Check(object) && is_masked(object)) return refuse_masked(what, name);
     if (PyArray_Check(object)) return borrow_numpy(reinterpret_cast<PyArrayObject *>(object), what, name, writable, out);
     if (writable) return refuse_object(object, what, name);
     out->owner = PyArray_FromScalar(object, nullptr);
     return out->owner && borrow_numpy(reinterpret_cast<PyArrayObject *>(out->owner), what, name, false, out);
   }
   if (kind == Kind::kDlpack) return borrow_capsule(object, what, name, out);
-  if (api->dltensor_from_py_object_no_sync) return api->dltensor_from_py_object_no_sync(object, &out->tensor) == 0;
-  if (api->managed_tensor_from_py_object_no_sync(object, &out->managed)) return false;
-  out->tensor = out->managed->dl_tensor;
-  return true;
+  if (api->dltensor_from_py_object_no_sync) {
+    if (api->dltensor_from_py_object_no_sync(object, &out->tensor)) return refuse_tensor(object, what, name);
+  } else {
+    if (api->managed_tensor_from_py_object_no_sync(object, &out->managed)) return refuse_tensor(object, what, name);
+    out->tensor = out->managed->dl_tensor;
+  }
+  return !is_lazy(object, out->tensor) || refuse_lazy(what, name);
 }
 
 /* ---- outputs ----------------------------------------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, BinaryIO
 
 from sealift import _runtime
 from sealift.errors import ArgumentError, InputCountError
@@ -72,7 +72,7 @@ class Constant:
 
 
 def load(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | bytes | bytearray | BinaryIO,
     model: str | None = None,
     num_threads: int | None = None,
     isa: str | None = None,
@@ -80,6 +80,7 @@ def load(
 ) -> Model:
     """Reads, verifies and loads one model of a package. Loading a package lets its code run: load what you trust.
 
+    path: the file; or its bytes, or a file opened for reading, which are copied into memory that no other process shares.
     model: its name; None for the only one, else the one called "model".
     num_threads: what a run may use, the caller's thread included; None for every core the process may use.
     isa: "baseline", "avx2", "avx512" or "amx"; None for the best that both the package and the machine have.
@@ -91,6 +92,8 @@ def load(
         raise ArgumentError(f"isa={isa!r}; help: one of {', '.join(map(repr, _ISAS))}")
     if num_threads is not None and num_threads < 1:
         raise ArgumentError(f"num_threads={num_threads}; help: at least 1, or None for every core")
+    if not isinstance(path, (str, os.PathLike)):
+        return _load_bytes(path, model, num_threads, isa, verify)
     arguments = (os.fspath(path), model, num_threads or 0, -1 if isa is None else _ISAS.index(isa), _VERIFY[verify])
     if os.environ.get("SEALIFT_DEBUG"):
         from sealift.debug_model import DebugModel
@@ -103,6 +106,17 @@ def load(
     if watching is not None:
         watching.note_file("loaded", "sealift", os.fspath(path))
     return loaded
+
+
+def _load_bytes(source: Any, model: str | None, num_threads: int | None, isa: str | None, verify: str) -> Model:
+    data = source.read() if hasattr(source, "read") else source
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise ArgumentError(f"path is a {type(source).__name__}; help: a path, the package's bytes, or a file opened with open(path, 'rb')")
+    handle = os.memfd_create("sealift.pt2")
+    with open(handle, "wb") as file:  # mapped by the runtime, so it may go once the model is loaded
+        file.write(data)
+        file.flush()
+        return load(f"/proc/self/fd/{handle}", model, num_threads, isa, verify)
 
 
 class Model(_runtime.Model):

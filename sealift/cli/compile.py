@@ -6,6 +6,8 @@ SOURCE is a file written by torch.export.save, or script.py:function: a function
 from __future__ import annotations
 
 import argparse
+import ast
+import difflib
 import importlib.util
 import time
 from pathlib import Path
@@ -91,6 +93,8 @@ def load_source(source: str, name: str) -> dict[str, Any]:
     if colon and script.endswith(".py"):
         made = _call(Path(script), function)
         return {k: _exported(v) for k, v in made.items()} if isinstance(made, dict) else {name: _exported(made)}
+    if source.endswith(".py"):
+        raise ArgumentError(f"{source}: which function? help: {_candidates(Path(source))}")
     if not Path(source).is_file():
         raise FileError(f"{source} is no file; help: give a file of torch.export.save, or script.py:function")
     if is_package(source):
@@ -120,8 +124,23 @@ def _call(script: Path, function: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not callable(getattr(module, function, None)):
-        raise ArgumentError(f"{script} has no function {function!r}; help: `def {function}(): return torch.export.export(...)`")
+        raise ArgumentError(f"{script} has no function {function!r}; help: {_candidates(script, function)}")
     return getattr(module, function)()
+
+
+def _candidates(script: Path, wanted: str = "") -> str:
+    """What could have been meant: the script's functions that take no argument, the nearest first. Reads the script, runs nothing of it."""
+    try:
+        tree = ast.parse(script.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError) as error:
+        return f"script.py:function names a function of a Python file; this one cannot be read ({error})"
+    functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and len(n.args.args) == len(n.args.defaults) and not n.args.posonlyargs]
+    names = [f.name for f in functions if not f.name.startswith("_") and all(d is not None for d in f.args.kw_defaults)]
+    if not names:
+        return f"it has no function without arguments; write `def {wanted or 'model'}(): return torch.export.export(...)` into it"
+    near = difflib.get_close_matches(wanted, names, len(names), 0)
+    shown = ", ".join(f"{script}:{name}" for name in (near or names)[:8])
+    return f"choose one of {shown}" if len(names) > 1 else f"{shown} is its only function without arguments"
 
 
 def _exported(made: Any) -> Any:

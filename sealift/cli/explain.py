@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from pathlib import Path
 
 from sealift.cli.output import Output
@@ -29,7 +30,9 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         return 0
     code = arguments.code.strip("[]").upper()
     if code not in known:
-        raise ArgumentError(f"no page on {arguments.code!r}; help: `sealift explain` lists the codes")
+        near = difflib.get_close_matches(code, known, 3, 0.5)
+        nearest = f"the nearest: {', '.join(near)}; " if near else ""
+        raise ArgumentError(f"no page on {arguments.code!r}; help: {nearest}`sealift explain` lists the codes")
     text = known[code].read_text()
     output.result({"code": code, "text": text}, text.rstrip())
     return 0

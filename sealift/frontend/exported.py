@@ -28,7 +28,7 @@ from sealift.diag.errors import CompileError, joined
 from sealift.diag.loc import Loc
 from sealift.frontend.locations import user_loc
 from sealift.frontend.recurrent_shapes import recurrent_shapes
-from sealift.frontend.sizes import Sizes, UnsupportedSize, collect_sizes, unmet_guards
+from sealift.frontend.sizes import Sizes, UnsupportedSize, collect_sizes, help_for_guards, unmet_guards
 from sealift.ir.dim import Dim, dim
 from sealift.ir.dtype import DType, dtype_from_torch_name
 from sealift.ir.graph.types import Arg, Constant, Graph, Node, OpDef, State, TensorType, Value
@@ -214,7 +214,7 @@ class _Importer:
             self.refuse(
                 "E-EXPORT-004",
                 f"the model was exported for sizes with {'; '.join(guards[:3])} only, which sealift cannot check when it runs",
-                help="declare the dimension so that this always holds: Dim('batch', min=..., max=...), or 8*Dim('batch') for a multiple",
+                help=help_for_guards(self.original, self.sizes),
             )
         for node in self.ep.graph.nodes:
             if node.op == "call_function":

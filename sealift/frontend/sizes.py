@@ -10,6 +10,7 @@ and 1 apart. The model computes the same for 1, and a batch of one is what peopl
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -232,3 +233,36 @@ def unmet_guards(ep: ExportedProgram, sizes: Sizes) -> list[str]:
                 text = re.sub(rf"\b{torch_name}\b", str(size), text)
             found.append(text)
     return list(dict.fromkeys(found))
+
+
+def help_for_guards(ep: ExportedProgram, sizes: Sizes) -> str:
+    """How to declare the sizes so that what export assumed always holds: for a multiple, by what factor."""
+    env = shape_env(ep)
+    factors: dict[str, int] = {}
+    for guard in env.guards if env is not None else ():
+        relation = guard.expr.xreplace(dict(env.replacements))
+        found = _needed_factor(relation)
+        if found is not None and found[0] in sizes.symbols and not sizes.holds(relation):
+            factors[found[0]] = math.lcm(factors.get(found[0], 1), found[1])
+    parts = []
+    for torch_name, factor in factors.items():
+        symbol = sizes.symbols[torch_name].as_sym
+        if symbol is not None:
+            top = symbol.hi // factor if isinstance(symbol.hi, int) and symbol.hi < UNBOUNDED else None
+            bounds = f"min={max(1, -(-symbol.lo // factor))}" + (f", max={top}" if top else "")
+            parts.append(f"make {symbol.name} a multiple of {factor}: write {factor}*Dim('{symbol.name}', {bounds}) where {symbol.name} stands")
+    return "; ".join(parts) or "declare the dimension so that this always holds: Dim('batch', min=..., max=...)"
+
+
+def _needed_factor(relation: sympy.Basic) -> tuple[str, int] | None:
+    """Eq(Mod(k * s, m), 0) holds for every s that is a multiple of m / gcd(k, m): (s, that)."""
+    if not isinstance(relation, sympy.Eq) or relation.args[1] != 0 or type(relation.args[0]).__name__ not in ("Mod", "PythonMod"):
+        return None
+    number, modulus = relation.args[0].args
+    symbols = list(number.free_symbols)
+    if len(symbols) != 1 or not isinstance(modulus, sympy.Integer):
+        return None
+    coefficient = number.coeff(symbols[0])
+    if not isinstance(coefficient, sympy.Integer) or number != coefficient * symbols[0]:
+        return None
+    return symbols[0].name, int(modulus) // math.gcd(int(modulus), int(coefficient))
