@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from sealift.cli.main import main
-from sealift.observe.bridge import find_bridge, find_torch
 from sealift.observe.sinks.json_lines import read_json_lines
 from sealift.observe.snapshot import Snapshot, merged
 
@@ -26,9 +25,6 @@ ENVIRON = {k: v for k, v in os.environ.items() if k != "SEALIFT_OBSERVE"} | {"OM
 pytestmark = pytest.mark.skipif(
     not any((Path(p) / "sealift_observe.pth").exists() for p in (*site.getsitepackages(), *sys.path)),
     reason="sealift is not installed, so nothing starts with Python",
-)
-needs_bridge = pytest.mark.skipif(
-    (torch := find_torch()) is None or not find_bridge(torch).is_there, reason="no bridge for this torch: sealift bridge build"
 )
 
 
@@ -51,11 +47,6 @@ for _ in range(int(sys.argv[2])):
     model(numpy.ones((3, 4), numpy.float32))
 assert "torch" not in sys.modules
 print("done")
-"""
-TORCH = """
-import sys, torch
-for _ in range(int(sys.argv[1])):
-    torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 3))
 """
 
 
@@ -96,22 +87,6 @@ def test_a_program_with_a_sealift_model_alone(script: Any, package: Path) -> Non
     assert (kernel.count, kernel.source, kernel.scope) == (200, "sealift", "kernel")
     assert kernel.origin.startswith("aten.linear.default, aten.relu.default @ ")
     assert answer["exit_code"] == 0 and len(answer["processes"]) == 1
-
-
-@needs_bridge
-def test_a_program_with_pytorch_alone(script: Any) -> None:
-    _, snapshot = profiled(script(TORCH), "150")
-    assert counts(snapshot)["aten::linear"] == 150
-    assert counts(snapshot)["aten::ones"] == 300
-    assert any(s.self_ns for s in snapshot.series if s.operator == "aten::linear")
-
-
-@needs_bridge
-def test_a_program_with_both(script: Any, package: Path) -> None:
-    both = script(SEALIFT_ONLY.replace('assert "torch" not in sys.modules', "import torch\nfor _ in range(50): torch.ones(3)"))
-    _, snapshot = profiled(both, package, "200")
-    assert counts(snapshot)["k0_linear_relu"] == 200 and counts(snapshot)["aten::ones"] == 50
-    assert {s.source for s in snapshot.series} == {"torch", "sealift"}
 
 
 CHILDREN = """
