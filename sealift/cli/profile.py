@@ -292,7 +292,7 @@ def _table_below(child: _Child, total: _Total, limit: int, output: Output) -> It
     def table() -> Any:
         now = total.snapshot
         rows = min(limit, max(3, console.height - 8))
-        return Text("waiting for the first operators") if now is None else rich_table(table_rows(now, rows, len(total.processes)))
+        return Text("waiting for the first operators") if now is None else rich_table(table_rows(now, rows, len(total.processes)), console.width)
 
     terminal = child.terminal
     with Live(get_renderable=table, console=console, refresh_per_second=4, transient=True) as live:

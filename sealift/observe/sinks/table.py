@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from sealift.observe.snapshot import Series, Snapshot
 
 HEADINGS = ("operator", "model", "calls", "total", "busy", "self", "mean", "p50", "p99", "stands for")
+_CUT = {"operator": 24, "model": 8, "stands for": 16}  # how short a name may be cut
 _LEFT = (0, 1, 9)  # columns of text; the rest are numbers
 
 
@@ -77,21 +78,34 @@ def plain_text(table: TableRows, width: int | None = None) -> str:
     return "\n".join([*lines, *table.notes])
 
 
-def rich_table(table: TableRows) -> Any:
-    """A rich.table.Table. Error: ImportError without rich."""
+def fitted(table: TableRows, width: int) -> TableRows:
+    """Without the columns that there is no room for, the least telling first; names can be cut, numbers cannot."""
+    for spare in ("busy", "p50", "self", "mean", "stands for", "model"):
+        needed = sum(_least_width(table, i) + 2 for i in range(len(table.headings))) - 2
+        if needed <= width:
+            break
+        kept = [i for i, heading in enumerate(table.headings) if heading != spare]
+        rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+        table = TableRows(table.title, tuple(table.headings[i] for i in kept), rows, table.notes)
+    return table
+
+
+def _least_width(table: TableRows, column: int) -> int:
+    widest = max(len(row[column]) for row in (table.headings, *table.rows))
+    return min(widest, _CUT.get(table.headings[column], widest))
+
+
+def rich_table(table: TableRows, width: int = 1000) -> Any:
+    """A rich.table.Table for a console of `width` characters. Error: ImportError without rich."""
     from rich.table import Table
     from rich.text import Text
 
+    table = fitted(table, width)
     out = Table(title=table.title, caption="\n".join(table.notes) or None, title_justify="left", caption_justify="left", box=None, pad_edge=False)
     for heading in table.headings:
         is_text = HEADINGS.index(heading) in _LEFT
-        out.add_column(
-            heading,
-            justify="left" if is_text else "right",
-            no_wrap=heading != "stands for",
-            overflow="ellipsis" if heading in ("operator", "model") else "fold",
-            ratio=None,
-        )
+        least = _least_width(table, table.headings.index(heading))
+        out.add_column(heading, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis", min_width=least)
     for row in table.rows:
         out.add_row(*(Text(cell) for cell in row))
     return out
@@ -104,7 +118,8 @@ def print_table(snapshot: Snapshot, stream: TextIO, limit: int = 20, processes: 
         try:
             from rich.console import Console
 
-            Console(file=stream).print(rich_table(table))
+            console = Console(file=stream)
+            console.print(rich_table(table, console.width))
             return
         except ImportError:
             pass

@@ -96,6 +96,16 @@ def test_rich_table_has_every_cell() -> None:
         assert text in out.getvalue()
 
 
+def test_a_narrow_terminal_loses_columns_not_digits() -> None:
+    console = pytest.importorskip("rich.console")
+    for width in (50, 60, 80, 100, 140):
+        out = io.StringIO()
+        console.Console(file=out, width=width).print(rich_table(table_rows(delta()), width))
+        assert "aten::mm" in out.getvalue() and "5.08 us" in out.getvalue() and "400 ±98%" in out.getvalue() and "800 us" in out.getvalue()
+        assert max(map(len, out.getvalue().splitlines())) <= width
+        assert ("busy" in out.getvalue()) == (width == 140)
+
+
 def test_table_sink_prints_the_sum_once() -> None:
     out = io.StringIO()
     sink = TableSink(out)
