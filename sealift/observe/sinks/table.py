@@ -102,10 +102,13 @@ def rich_table(table: TableRows, width: int = 1000) -> Any:
 
     table = fitted(table, width)
     out = Table(title=table.title, caption="\n".join(table.notes) or None, title_justify="left", caption_justify="left", box=None, pad_edge=False)
-    for heading in table.headings:
-        is_text = HEADINGS.index(heading) in _LEFT
-        least = _least_width(table, table.headings.index(heading))
-        out.add_column(heading, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis", min_width=least)
+    least = [_least_width(table, i) for i in range(len(table.headings))]
+    spare = width - sum(least) - 2 * (len(least) - 1)
+    for i, heading in enumerate(table.headings):
+        more = min(max(0, spare), max(len(row[i]) for row in (table.headings, *table.rows)) - least[i])  # the left ones first
+        spare -= more
+        justify = "left" if HEADINGS.index(heading) in _LEFT else "right"
+        out.add_column(heading, justify=justify, no_wrap=True, overflow="ellipsis", width=least[i] + more)  # type: ignore[arg-type]
     for row in table.rows:
         out.add_row(*(Text(cell) for cell in row))
     return out
