@@ -133,6 +133,33 @@ SEALIFT_INLINE float mask_value(const AttentionF32 &a, int64_t at) { // what is 
   return static_cast<const float *>(a.mask)[at];
 }
 
+// Whether the mask hides the key: false, or -inf.
+SEALIFT_INLINE bool is_hidden(const AttentionF32 &a, int64_t at) {
+  return a.mask_kind == kMaskBool ? static_cast<const uint8_t *>(a.mask)[at] == 0 : static_cast<const float *>(a.mask)[at] == kNoScore;
+}
+
+// Keys [from, to) less those at the end that the mask's row at `at` hides. A cache is as long as a text may become: most of it is such an end.
+int64_t last_seen(const AttentionF32 &a, int64_t at, int64_t from, int64_t to) {
+  const int64_t stride = a.mask_strides[3];
+  if (a.mask_kind == kMaskBool && stride == 1) {
+    for (; to - from >= 8; to -= 8) {
+      uint64_t eight;
+      __builtin_memcpy(&eight, static_cast<const uint8_t *>(a.mask) + at + to - 8, sizeof eight);
+      if (eight != 0) break;
+    }
+  }
+  while (to > from && is_hidden(a, at + (to - 1) * stride)) to--;
+  return to;
+}
+
+// The same for queries [s0, s0 + rows): what none of them sees.
+int64_t last_seen_by_any(const AttentionF32 &a, int64_t base, int64_t s0, int64_t rows, int64_t from, int64_t to) {
+  const int64_t stride = a.mask_strides[2];
+  int64_t seen = from;
+  for (int64_t s = stride == 0 ? s0 : s0 + rows - 1; s >= s0 && seen < to; s--) seen = last_seen(a, base + s * stride, seen, to); // the last sees most
+  return seen;
+}
+
 // Adds the mask of queries [s0, s0 + rows) and keys [t0, t0 + keys) to scores[key][32].
 void add_mask(const AttentionF32 &a, int64_t base, int64_t s0, int64_t rows, int64_t t0, int64_t keys, float *scores) {
   const int64_t s_stride = a.mask_strides[2], t_stride = a.mask_strides[3];
@@ -348,7 +375,8 @@ void attend_group(const AttentionF32 &a, const Head &h, int64_t b0, int64_t b1, 
     const KeyBlock kb = prepare_keys(a, h, room, t0, t1 - t0, true);
     for (int64_t g = 0; g < count; g++) {
       const QueryBlock &q = block[g];
-      const int64_t seen = a.is_causal && q.first + q.rows < t1 ? q.first + q.rows : t1;
+      int64_t seen = a.is_causal && q.first + q.rows < t1 ? q.first + q.rows : t1;
+      if (a.mask_kind != kMaskNone && seen > t0) seen = last_seen_by_any(a, h.mask_base, q.first, q.rows, t0, seen);
       if (seen <= t0) continue;
       attend_block(a, h, room, kb, t0, seen - t0, q, !begun[g]);
       begun[g] = true;
@@ -430,11 +458,14 @@ void attend_row(const AttentionF32 &a, const Head &h, int64_t s, const Room &roo
   for (int64_t j = 0; j < room.value_stride; j++) sums[j] = 0.0f;
   int64_t blocks;
   const Split keys_of = key_blocks(a.keys, &blocks);
+  bool first = true;
   for (int64_t b = 0; b < blocks; b++) {
     const int64_t t0 = keys_of.start(b);
     int64_t t1 = keys_of.start(b + 1);
     if (a.is_causal && t1 > s + 1) t1 = s + 1;
     if (t1 <= t0) break;
+    if (a.mask_kind != kMaskNone) t1 = last_seen(a, h.mask_base + s * a.mask_strides[2], t0, t1);
+    if (t1 <= t0) continue;
     const int64_t keys = t1 - t0;
     const KeyBlock kb = prepare_keys(a, h, room, t0, keys, false);
     int64_t t = 0;
@@ -457,8 +488,9 @@ void attend_row(const AttentionF32 &a, const Head &h, int64_t s, const Room &roo
     }
     weight = weight * rescale + reduce_add(to_vec(total));
     int64_t j = 0;
-    for (; j + 4 * kWidth <= room.value_stride; j += 4 * kWidth) weigh_row<4>(scores, kb.v + j, kb.ldv, keys, sums + j, b == 0, rescale);
-    for (; j < room.value_stride; j += kWidth) weigh_row<1>(scores, kb.v + j, kb.ldv, keys, sums + j, b == 0, rescale);
+    for (; j + 4 * kWidth <= room.value_stride; j += 4 * kWidth) weigh_row<4>(scores, kb.v + j, kb.ldv, keys, sums + j, first, rescale);
+    for (; j < room.value_stride; j += kWidth) weigh_row<1>(scores, kb.v + j, kb.ldv, keys, sums + j, first, rescale);
+    first = false;
   }
   write_row(a, sums, weight, h.out + s * a.out_strides[2]);
 }

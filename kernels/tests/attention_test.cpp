@@ -109,6 +109,40 @@ void run_threads(int64_t heads, int64_t queries, int64_t keys, int64_t dim) {
   }
 }
 
+// A cache filled up to `filled`, and what is behind it NaN: the mask keeps it from being read. per_query: query s sees one key less than s + 1.
+void run_cache(int32_t mask_kind, bool per_query, int64_t queries, int64_t keys, int64_t filled, int64_t dim, Random &random) {
+  const int64_t heads = 4, kv_heads = 2;
+  Guarded<float> q(heads * queries * dim), k(kv_heads * keys * dim), v(kv_heads * keys * dim), out(q.size());
+  random.fill(q, 1.0f), random.fill(k, 1.0f), random.fill(v, 1.0f);
+  for (int64_t h = 0; h < kv_heads; h++)
+    for (int64_t i = filled * dim; i < keys * dim; i++) k[h * keys * dim + i] = v[h * keys * dim + i] = NAN;
+  Guarded<uint8_t> seen((per_query ? queries : 1) * keys);
+  Guarded<float> added(seen.size());
+  for (int64_t i = 0; i < seen.size(); i++) {
+    const int64_t limit = per_query ? filled - queries + 1 + i / keys : filled;
+    seen[i] = i % keys < limit;
+    added[i] = seen[i] ? 0.25f * static_cast<float>(i % 3) : -INFINITY;
+  }
+  AttentionF32 a;
+  a.heads = heads, a.kv_heads = kv_heads, a.queries = queries, a.keys = keys, a.head_dim = a.value_dim = dim, a.scale = 0.3f;
+  set_strides(a.q_strides, kHeadsInside, heads, queries, dim), set_strides(a.out_strides, kHeadsInside, heads, queries, dim);
+  set_strides(a.k_strides, kHeadsFirst, kv_heads, keys, dim), set_strides(a.v_strides, kHeadsFirst, kv_heads, keys, dim);
+  a.q = q.data, a.k = k.data, a.v = v.data, a.out = out.data;
+  a.mask_kind = mask_kind, a.mask = mask_kind == kMaskBool ? static_cast<const void *>(seen.data) : added.data;
+  a.mask_strides[2] = per_query ? keys : 0, a.mask_strides[3] = 1;
+  TestHost host(2, attention_f32_scratch_bytes(dim, dim));
+  attention_f32(&host.frame, a);
+  AttentionF32 short_one = a;
+  short_one.keys = filled; // every row's last key at most
+  Guarded<double> scores(keys), row(dim);
+  for (int64_t h = 0; h < heads; h++)
+    for (int64_t s = 0; s < queries; s++) {
+      naive::attention_row(short_one, 0, h, s, scores.data, row.data);
+      const float *got = out.data + h * a.out_strides[1] + s * a.out_strides[2];
+      for (int64_t j = 0; j < dim; j++) expect_close(got[j], row[j], 4e-6, "a cache's unused rows", h * queries + s, j);
+    }
+}
+
 } // namespace
 
 int main() {
@@ -136,6 +170,10 @@ int main() {
   run_case({1, 1, 1, 5, 7, 0, 4, kHeadsFirst, 0, 0}, random);
   run_case({1, 1, 1, 5, 7, 4, 0, kHeadsFirst, 0, 0}, random);
   run_case({0, 1, 1, 5, 7, 4, 4, kHeadsFirst, 0, 0}, random);
+  for (int32_t mask_kind : {1, 2})
+    for (int64_t queries : {1, 4, 40})
+      for (int64_t filled : {40, 41, 127, 128, 300, 511})
+        for (bool per_query : {false, true}) run_cache(mask_kind, per_query, queries, 512, filled, 32, random);
   run_threads(12, 128, 128, 32);
   run_threads(3, 1, 500, 64);
   return finish_tests("attention");
