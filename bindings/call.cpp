@@ -163,6 +163,15 @@ PyObject *arrange(Model &model, PyObject *self, Objects &results) {
   return built;
 }
 
+/* Whether what the run writes reaches the caller. */
+bool is_own_memory(const Borrowed &borrowed, const char *name) {
+  constexpr uint64_t unwritable = DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_COPIED;
+  if (!borrowed.managed || (borrowed.managed->flags & unwritable) == 0) return true;
+  char message[256];
+  snprintf(message, sizeof message, "overwritten input '%s' is read-only, or gives DLPack a copy; help: pass a tensor that can be written in place", name);
+  return raise_code("E-INPUT-005", message);
+}
+
 PyObject *none() { return Py_NewRef(Py_None); }
 
 /* out=: a tensor, or a sequence with one for each output (None where the model returns None). */
@@ -220,7 +229,9 @@ PyObject *call_model(Model &model, PyObject *self, sealift_context *context, PyO
     const DLPackExchangeAPI *its_api;
     const Kind its_kind = kind_of(flat[i], &its_api);
     if (i == 0) kind = its_kind, api = its_api;
-    if (!borrow(flat[i], its_kind, its_api, "input", model.input_names[i].c_str(), &inputs[i])) return nullptr;
+    /* What is written has to be writable: borrow() looks at the first letter. */
+    const char *const what = model.changes_input[i] ? "overwritten input" : "input", *const name = model.input_names[i].c_str();
+    if (!borrow(flat[i], its_kind, its_api, what, name, &inputs[i]) || (model.changes_input[i] && !is_own_memory(inputs[i], name))) return nullptr;
     tensors[i] = inputs[i].tensor;
     bytes += bytes_of(tensors[i]);
   }

@@ -32,6 +32,7 @@ enum class Structure { kSingle,
 struct Model {
   sealift_model *handle = nullptr;
   std::vector<std::string> input_names;
+  std::vector<bool> changes_input; /* by input: a run writes into it */
   std::vector<OutputPlan> outputs;
   bool all_known = false; /* every output has a plan NumPy can allocate by */
   bool is_flat = false;   /* every argument is a tensor; `names` are the arguments' names, interned, in input order */
@@ -41,6 +42,7 @@ struct Model {
   std::mutex state_lock; /* held by a run of a model with state through Model itself */
   int state_users = 0;   /* who holds or awaits it, guarded by the GIL: only the first takes it without giving up the GIL */
 
+  PyObject *package = nullptr; /* what `handle` belongs to; NULL: it is closed here */
   /* Contexts that no run uses; guarded by the GIL. */
   std::vector<sealift_context *> idle;
   /* Runs below kReleaseAfterNs keep the GIL: giving it up would cost a small model more than it takes, and a thread that gives it up
@@ -49,14 +51,34 @@ struct Model {
   int64_t run_bytes = 0;
 
   Model(const char *path, const char *name, int num_threads, int isa, int verify);
+  /* A model of an opened package, whose Python object is kept alive. */
+  Model(sealift_model *of_package, PyObject *package);
   ~Model();
   Model(const Model &) = delete;
+
+ private:
+  void describe();
+};
+
+struct Package {
+  sealift_package *handle = nullptr;
+  Package(const char *path, int num_threads, int isa, int verify);
+  ~Package() { sealift_package_close(handle); }
+  Package(const Package &) = delete;
+};
+
+struct Session {
+  sealift_session *handle = nullptr;
+  explicit Session(sealift_session *taken) : handle(taken) {}
+  ~Session() { sealift_session_destroy(handle); }
+  Session(const Session &) = delete;
 };
 
 struct Context {
   Model *model;
   PyObject *owner; /* the Python Model: kept alive */
   sealift_context *handle = nullptr;
+  PyObject *session = nullptr; /* the Python Session that the context belongs to, kept alive */
   Context(Model *model, PyObject *owner, sealift_context *handle);
   ~Context();
   Context(const Context &) = delete;

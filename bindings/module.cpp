@@ -153,7 +153,16 @@ Model::Model(const char *path, const char *name, int num_threads, int isa, int v
     status = sealift_open(path, &options, &handle, message, sizeof message);
   }
   if (status != SEALIFT_OK) raise(status, message);
-  for (int32_t i = 0; i < sealift_num_inputs(handle); i++) input_names.emplace_back(sealift_input_info(handle, i)->name);
+  describe();
+}
+
+Model::Model(sealift_model *of_package, PyObject *of) : handle(of_package), package(Py_NewRef(of)) { describe(); }
+
+void Model::describe() {
+  for (int32_t i = 0; i < sealift_num_inputs(handle); i++) {
+    input_names.emplace_back(sealift_input_info(handle, i)->name);
+    changes_input.push_back(sealift_input_is_changed(handle, i) != 0);
+  }
   all_known = true;
   for (int32_t i = 0; i < sealift_num_outputs(handle); i++) {
     const sealift_tensor_info *info = sealift_output_info(handle, i);
@@ -173,13 +182,32 @@ Model::Model(const char *path, const char *name, int num_threads, int isa, int v
 Model::~Model() {
   for (sealift_context *context : idle) sealift_context_destroy(context);
   for (PyObject *name : names) Py_DECREF(name);
-  sealift_close(handle);
+  if (package)
+    Py_DECREF(package);
+  else
+    sealift_close(handle);
+}
+
+Package::Package(const char *path, int num_threads, int isa, int verify) {
+  sealift_open_options options;
+  sealift_open_options_init(&options);
+  options.num_threads = num_threads;
+  options.isa = isa;
+  options.verify = verify;
+  char message[4096];
+  sealift_status status;
+  {
+    nb::gil_scoped_release released;
+    status = sealift_package_open(path, &options, &handle, message, sizeof message);
+  }
+  if (status != SEALIFT_OK) raise(status, message);
 }
 
 Context::Context(Model *m, PyObject *python_model, sealift_context *context) : model(m), owner(Py_NewRef(python_model)), handle(context) {}
 
 Context::~Context() {
-  sealift_context_destroy(handle);
+  sealift_context_destroy(handle); /* leaves a session's alone */
+  Py_XDECREF(session);
   Py_DECREF(owner);
 }
 
@@ -194,6 +222,8 @@ NB_MODULE(_runtime, m) {
             new (self) Model(path.c_str(), name ? name->c_str() : nullptr, num_threads, isa, verify);
           },
           nb::arg("path"), nb::arg("name") = nb::none(), nb::arg("num_threads") = 0, nb::arg("isa") = -1, nb::arg("verify") = 1)
+      .def("__init__", [](Model *self, nb::handle package, int index) {
+        new (self) Model(sealift_package_model(nb::inst_ptr<Package>(package)->handle, index), package.ptr()); })
       .def_prop_ro("name", [](const Model &self) { return sealift_model_name(self.handle); })
       .def_prop_ro("isa", [](const Model &self) { return sealift_model_isa(self.handle); })
       .def_prop_ro("num_threads", [](const Model &self) { return sealift_model_num_threads(self.handle); })
@@ -211,6 +241,10 @@ NB_MODULE(_runtime, m) {
            })
       .def("_load_constants", load_constants)
       .def("_swap_constants", swap_constants)
+      .def_prop_ro("_changed", [](const Model &self) {
+        nb::list all;
+        for (size_t i = 0; i < self.changes_input.size(); i++) all.append(static_cast<bool>(self.changes_input[i]));
+        return nb::tuple(all); })
       .def("_set_structure", set_structure)
       .def("_context", [](nb::handle self) {
         Model &model = *nb::inst_ptr<Model>(self);
@@ -235,6 +269,41 @@ NB_MODULE(_runtime, m) {
         return new Context(self.model, self.owner, copy); }, nb::rv_policy::take_ownership);
 
   m.def("peak_flops_per_s", peak_flops_per_s, nb::arg("seconds"), nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<Package>(m, "Package")
+      .def(
+          "__init__",
+          [](Package *self, const std::string &path, int num_threads, int isa, int verify) { new (self) Package(path.c_str(), num_threads, isa, verify); },
+          nb::arg("path"), nb::arg("num_threads") = 0, nb::arg("isa") = -1, nb::arg("verify") = 1)
+      .def_prop_ro("_num_models", [](const Package &self) { return sealift_package_num_models(self.handle); })
+      .def("_session", [](const Package &self) {
+        sealift_session *session = nullptr;
+        char message[1024];
+        const sealift_status status = sealift_session_create(self.handle, &session, message, sizeof message);
+        if (status != SEALIFT_OK) raise(status, message);
+        return new Session(session); }, nb::rv_policy::take_ownership);
+
+  nb::class_<Session>(m, "Session")
+      .def("_context",
+           [](nb::handle self, nb::handle model, int index) {
+             sealift_context *context = sealift_session_context(nb::inst_ptr<Session>(self)->handle, index);
+             Context *made = new Context(nb::inst_ptr<Model>(model), model.ptr(), context);
+             made->session = Py_NewRef(self.ptr());
+             return made;
+           },
+           nb::rv_policy::take_ownership)
+      .def("reset",
+           [](Session &self) {
+             char message[1024];
+             const sealift_status status = sealift_session_reset(self.handle, message, sizeof message);
+             if (status != SEALIFT_OK) raise(status, message);
+           })
+      .def("clone", [](const Session &self) {
+        sealift_session *copy = nullptr;
+        char message[1024];
+        const sealift_status status = sealift_session_clone(self.handle, &copy, message, sizeof message);
+        if (status != SEALIFT_OK) raise(status, message);
+        return new Session(copy); }, nb::rv_policy::take_ownership);
+
   m.def("crc32c", [](nb::handle data, uint32_t crc) {
           Py_buffer view;
           if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_SIMPLE) < 0) throw nb::python_error();

@@ -42,7 +42,7 @@ typedef enum sealift_status { /* stable numbers; the text code of each is sealif
   SEALIFT_ERROR_DTYPE = 10,      /* E-INPUT-002    wrong dtype */
   SEALIFT_ERROR_SHAPE = 11,      /* E-INPUT-003    wrong rank or size, or a size out of the declared range */
   SEALIFT_ERROR_DEVICE = 12,     /* E-INPUT-004    not on the CPU */
-  SEALIFT_ERROR_OUTPUT = 13,     /* E-INPUT-005    a preallocated output that does not fit */
+  SEALIFT_ERROR_OUTPUT = 13,     /* E-INPUT-005    a preallocated output, or an input that the model changes, that cannot be written */
   SEALIFT_ERROR_INDEX = 14,      /* E-RUN-001      an index out of range inside the model (eager raises IndexError) */
   SEALIFT_ERROR_ASSERT = 15,     /* E-RUN-002      an assertion of the model failed */
   SEALIFT_ERROR_DIVIDE = 16,     /* E-RUN-003      integer division by zero */
@@ -94,6 +94,8 @@ SEALIFT_API int32_t sealift_num_inputs(const sealift_model *model);
 SEALIFT_API int32_t sealift_num_outputs(const sealift_model *model);
 /* NULL if out of range. The infos of a kind lie in one array: [0] leads to all of them (so do those of the constants and the kernels). */
 SEALIFT_API const sealift_tensor_info *sealift_input_info(const sealift_model *model, int32_t index);
+/* 1: a run changes this input in place, as the module does in eager: the tensor has to be writable, in memory of its own. */
+SEALIFT_API int32_t sealift_input_is_changed(const sealift_model *model, int32_t index);
 SEALIFT_API const sealift_tensor_info *sealift_output_info(const sealift_model *model, int32_t index);
 /* The exported call's structure, as torch.utils._pytree.treespec_dumps writes it. */
 SEALIFT_API const char *sealift_input_spec(const sealift_model *model);
@@ -101,6 +103,20 @@ SEALIFT_API const char *sealift_output_spec(const sealift_model *model);
 /* The bytes of a member of the package ("sealift/manifest.json"), NUL-terminated, or NULL where there is none or it differs from its digest;
  * they live as long as the model. */
 SEALIFT_API const char *sealift_member(const sealift_model *model, const char *name, size_t *size_bytes);
+
+/* ---- packages of several models ------------------------------------------------------------------------------------------ */
+
+typedef struct sealift_package sealift_package;
+
+/* Opens every model of a package (options->model_name is not looked at): the file is read and verified once. */
+SEALIFT_API sealift_status sealift_package_open(const char *path, const sealift_open_options *options, sealift_package **out, char *err, size_t err_len);
+/* Ends the handle and its models'; contexts and sessions keep what they need. NULL is ignored. */
+SEALIFT_API void sealift_package_close(sealift_package *package);
+SEALIFT_API int32_t sealift_package_num_models(const sealift_package *package);
+/* In the order of their names; NULL if out of range. The package's: not to be closed. */
+SEALIFT_API sealift_model *sealift_package_model(const sealift_package *package, int32_t index);
+/* NULL if there is none of that name. */
+SEALIFT_API sealift_model *sealift_package_find(const sealift_package *package, const char *name);
 
 /* ---- constants ----------------------------------------------------------------------------------------------------------- */
 
@@ -122,7 +138,8 @@ SEALIFT_API sealift_status sealift_swap_constants(sealift_model *model, char *er
 
 typedef struct sealift_context sealift_context;
 
-/* A context holds the arena and the model's state. Make one per concurrent run; reuse it. */
+/* A context holds the arena and the model's state. Make one per concurrent run; reuse it. A run that fails leaves the state as far as it
+ * came: reset, or go on from a clone made before. */
 SEALIFT_API sealift_status sealift_context_create(sealift_model *model, sealift_context **out, char *err, size_t err_len);
 SEALIFT_API void sealift_context_destroy(sealift_context *context);
 /* Puts every state buffer back to its first value. */
@@ -143,6 +160,21 @@ SEALIFT_API sealift_status sealift_run_into(sealift_context *context, int32_t nu
 /* Runs with outputs that sealift allocates: outputs[i] receives a tensor that the caller frees through its deleter; NULL for None. */
 SEALIFT_API sealift_status sealift_run(sealift_context *context, int32_t num_inputs, const DLTensor *inputs, int32_t num_outputs,
                                        DLManagedTensorVersioned **outputs, char *err, size_t err_len);
+
+/* ---- sessions: several models over one state ----------------------------------------------------------------------------- */
+
+typedef struct sealift_session sealift_session;
+
+/* A context for each model of the package. State buffers of the same FQN, dtype and shape are one buffer for all of them: what prefill
+ * writes into the cache, decode reads. Buffers of one FQN that differ in dtype or shape are an error. One run at a time in a session. */
+SEALIFT_API sealift_status sealift_session_create(const sealift_package *package, sealift_session **out, char *err, size_t err_len);
+SEALIFT_API void sealift_session_destroy(sealift_session *session);
+/* The context of the package's model of that index, for sealift_run and its kin; NULL if out of range. The session's: not to be destroyed.
+ * sealift_context_reset resets the whole session; sealift_context_clone refuses: clone the session. */
+SEALIFT_API sealift_context *sealift_session_context(sealift_session *session, int32_t index);
+SEALIFT_API sealift_status sealift_session_reset(sealift_session *session, char *err, size_t err_len);
+/* A new session with a copy of the state. */
+SEALIFT_API sealift_status sealift_session_clone(const sealift_session *session, sealift_session **out, char *err, size_t err_len);
 
 /* ---- record points ------------------------------------------------------------------------------------------------------- */
 

@@ -131,7 +131,7 @@ typedef struct sealift_frame {
   const sealift_host *host;
   void *host_context;               /* the host's own */
   int64_t *sizes;                   /* [num_sizes] */
-  const void *const *inputs;        /* row-major, in input order */
+  const void *const *inputs;        /* row-major, in input order; written where the table's changes_input says so */
   void *const *outputs;             /* dense in the spec's order; NULL where the spec says alias or None */
   const void *const *weights;       /* in weight order */
   void *const *states;              /* row-major */
@@ -174,6 +174,9 @@ typedef struct sealift_model_api {
   void (*compute_sizes)(int64_t *sizes);
   /* run[isa]: the whole model; NULL where not built. Returns 0, or -1 with frame->error set. */
   int32_t (*run[SEALIFT_ISA_COUNT])(sealift_frame *frame);
+  /* [num_inputs], 1: the run writes into this input, which then is the caller's own memory or copied back to it. NULL: into none.
+   * Absent from tables of struct_bytes that end before it. */
+  const uint8_t *changes_input;
 } sealift_model_api;
 
 /* The only symbol a host needs. NULL if the library cannot serve `abi_version`. */

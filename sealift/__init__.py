@@ -19,19 +19,36 @@ from sealift.version import VERSION
 if TYPE_CHECKING:
     cmake_prefix_path: str
     from sealift.check_package import check
-    from sealift.load import Context, Model, load
+    from sealift.load import Context, Model, Package, Session, load, load_package
     from sealift.options import Options
     from sealift.pipeline import compile
 
 __version__ = VERSION
-__all__ = ["CompileError", "Context", "InternalError", "Model", "Options", "SealiftError", "check", "cmake_prefix_path", "compile", "load"]
+__all__ = [
+    "CompileError",
+    "Context",
+    "InternalError",
+    "Model",
+    "Options",
+    "Package",
+    "SealiftError",
+    "Session",
+    "check",
+    "cmake_prefix_path",
+    "compile",
+    "load",
+    "load_package",
+]
 
 _HOMES = {
     "Context": "sealift.load",
     "Model": "sealift.load",
     "Options": "sealift.options",
+    "Package": "sealift.load",
+    "Session": "sealift.load",
     "check": "sealift.check_package",
     "compile": "sealift.pipeline",
+    "load_package": "sealift.load",
 }
 
 

@@ -6,12 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, BinaryIO
 
 from sealift import _runtime
 from sealift.errors import ArgumentError, InputCountError
+from sealift.package.errors import ModelNameError
 from sealift.tree import Tree, flatten, parse_tree, unflatten
 
 _ISAS = ("baseline", "avx2", "avx512", "amx")
@@ -51,9 +52,12 @@ class TensorInfo:
     dtype: str
     shape: tuple[Dim, ...]
     is_none: bool = False  # an output where the model returns None
+    is_changed: bool = False  # an input that the model writes into, as the module does in eager
 
     def __str__(self) -> str:
-        return f"{self.name}: None" if self.is_none else f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+        if self.is_none:
+            return f"{self.name}: None"
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]" + (" (changed in place)" if self.is_changed else "")
 
 
 @dataclass(frozen=True)
@@ -86,15 +90,9 @@ def load(
     isa: "baseline", "avx2", "avx512" or "amx"; None for the best that both the package and the machine have.
     verify: "all", or "code" to skip the weights' checksum.
     Errors: FileError, PackageError, IntegrityError, VersionError, ModelNameError, IsaError, LibraryError."""
-    if verify not in _VERIFY:
-        raise ArgumentError(f"verify={verify!r}; help: one of {', '.join(map(repr, _VERIFY))}")
-    if isa is not None and isa not in _ISAS:
-        raise ArgumentError(f"isa={isa!r}; help: one of {', '.join(map(repr, _ISAS))}")
-    if num_threads is not None and num_threads < 1:
-        raise ArgumentError(f"num_threads={num_threads}; help: at least 1, or None for every core")
     if not isinstance(path, (str, os.PathLike)):
         return _load_bytes(path, model, num_threads, isa, verify)
-    arguments = (os.fspath(path), model, num_threads or 0, -1 if isa is None else _ISAS.index(isa), _VERIFY[verify])
+    arguments = (os.fspath(path), model, *_open_options(num_threads, isa, verify))
     if os.environ.get("SEALIFT_DEBUG"):
         from sealift.debug_model import DebugModel
         from sealift.environment import read_debug
@@ -119,12 +117,37 @@ def _load_bytes(source: Any, model: str | None, num_threads: int | None, isa: st
         return load(f"/proc/self/fd/{handle}", model, num_threads, isa, verify)
 
 
+def load_package(path: str | os.PathLike[str], num_threads: int | None = None, isa: str | None = None, verify: str = "all") -> Package:
+    """Every model of a package, by name; the file is read and verified once. Arguments and errors as load()'s."""
+    return Package(os.fspath(path), *_open_options(num_threads, isa, verify))
+
+
+def _open_options(num_threads: int | None, isa: str | None, verify: str) -> tuple[int, int, int]:
+    if verify not in _VERIFY:
+        raise ArgumentError(f"verify={verify!r}; help: one of {', '.join(map(repr, _VERIFY))}")
+    if isa is not None and isa not in _ISAS:
+        raise ArgumentError(f"isa={isa!r}; help: one of {', '.join(map(repr, _ISAS))}")
+    if num_threads is not None and num_threads < 1:
+        raise ArgumentError(f"num_threads={num_threads}; help: at least 1, or None for every core")
+    return num_threads or 0, -1 if isa is None else _ISAS.index(isa), _VERIFY[verify]
+
+
 class Model(_runtime.Model):
     """Call it with the tensors of the exported call: NumPy arrays, torch tensors or anything with DLPack; the outputs are of the first
     input's kind. `out=` gives preallocated outputs. Any number of threads may call it; a model with state runs one call at a time."""
 
     def __init__(self, path: str, name: str | None = None, num_threads: int = 0, isa: int = -1, verify: int = 1) -> None:
         super().__init__(path, name, num_threads, isa, verify)
+        self._read_structure()
+
+    @classmethod
+    def _of_package(cls, package: _runtime.Package, index: int) -> Model:
+        model = cls.__new__(cls)
+        _runtime.Model.__init__(model, package, index)
+        model._read_structure()
+        return model
+
+    def _read_structure(self) -> None:
         self._in_tree = parse_tree(self._input_spec)
         self._out_tree = parse_tree(self._output_spec)
         names = [info[0] for info in self._inputs]
@@ -138,7 +161,7 @@ class Model(_runtime.Model):
 
     @cached_property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        return tuple(_info(i) for i in self._inputs)
+        return tuple(replace(_info(i), is_changed=changed) for i, changed in zip(self._inputs, self._changed))
 
     @cached_property
     def outputs(self) -> tuple[TensorInfo, ...]:
@@ -261,6 +284,70 @@ class Model(_runtime.Model):
 
 
 Context = _runtime.Context
+
+
+class Package(Mapping[str, Model]):
+    """The models of a package by name: package["decode"]. Each has a state of its own when it is called; session() puts them
+    over one."""
+
+    def __init__(self, path: str, num_threads: int = 0, isa: int = -1, verify: int = 1) -> None:
+        self._native = _runtime.Package(path, num_threads, isa, verify)
+        models = [Model._of_package(self._native, i) for i in range(self._native._num_models)]
+        self._models = {m.name: m for m in models}
+
+    def session(self) -> Session:
+        """One state for all models: buffers that they have in common (FQN, dtype and shape) are one buffer. A buffer of one FQN that differs
+        in dtype or shape is an error (ArgumentError)."""
+        return Session(self, self._native._session())
+
+    def __getitem__(self, name: str) -> Model:
+        try:
+            return self._models[name]
+        except KeyError:
+            raise ModelNameError(f"the package holds no model {name!r}; help: choose one of {', '.join(map(repr, self._models))}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._models
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._models)
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def __repr__(self) -> str:
+        return f"<sealift.Package {', '.join(map(repr, self._models))}>"
+
+
+class Session(Mapping[str, Context]):
+    """The models of a package over one state, by name: what session["prefill"](ids) writes into the cache, session["decode"](token) reads.
+    One run at a time (BusyError else): make a session for each text."""
+
+    def __init__(self, package: Package, native: _runtime.Session) -> None:
+        self.package = package
+        self._native = native
+        self._contexts = {name: native._context(model, i) for i, (name, model) in enumerate(package.items())}
+
+    def reset(self) -> None:
+        """Puts every state buffer of every model back to its first value."""
+        self._native.reset()
+
+    def clone(self) -> Session:
+        """A second session that goes on from this one's state."""
+        return Session(self.package, self._native.clone())
+
+    def __getitem__(self, name: str) -> Context:
+        self.package[name]  # which names the models there are
+        return self._contexts[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._contexts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._contexts)
+
+    def __len__(self) -> int:
+        return len(self._contexts)
 
 
 def _parameters(tree: Tree) -> tuple[tuple[Tree, ...], dict[str, Tree]]:

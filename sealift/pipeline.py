@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from sealift.ir.loop.types import Kernel, Loops
 from sealift.ir.loop.verify import verify as verify_loops
 from sealift.ops import OPS
 from sealift.options import Options
+from sealift.package.shelf import WeightShelf, content_key
 from sealift.package.write import PackagedModel, write_package
 from sealift.passes.assign_layouts import assign_layouts
 from sealift.passes.attach_epilogues import attach_epilogues
@@ -30,21 +31,24 @@ from sealift.passes.drop_empty import drop_empty
 from sealift.passes.drop_unit_axes import drop_unit_axes
 from sealift.passes.fold_batch_norm import fold_batch_norm
 from sealift.passes.fuse_epilogues import activation_templates, fuse_epilogues
+from sealift.passes.group_heads import group_heads
 from sealift.passes.group_rows import group_rows
 from sealift.passes.inline_producers import inline_producers
 from sealift.passes.lower_to_loops import lower_to_loops
 from sealift.passes.name_kernels import name_kernels
 from sealift.passes.narrow_broadcasts import narrow_broadcasts
-from sealift.passes.pack_weights import pack, padded_size
+from sealift.passes.pack_weights import pack
+from sealift.passes.share_states import share_states
 from sealift.passes.simplify_expressions import simplify_expressions
+from sealift.passes.update_in_place import update_in_place
 from sealift.plan.memory import MemoryPlan, plan_memory
 from sealift.plan.places import places_of
 from sealift.targets.isa import BY_NAME
 from sealift.version import VERSION
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+_WORTH_SHARING_BYTES = 4096
 
+if TYPE_CHECKING:
     from sealift.frontend.exported import Imported, InputEntry
 
 
@@ -59,7 +63,7 @@ class Compiled:
     source: ModelSource
     library: bytes
     weights: tuple[StoredWeight, ...]
-    arrays: tuple[NDArray[Any], ...]
+    shelf: WeightShelf
 
 
 def compile(
@@ -84,27 +88,35 @@ def compile(
     options = with_debug(options, debug)
     programs = dict(model) if isinstance(model, Mapping) else {name: model}
     path = Path(package_path) if package_path is not None else Path(f"{name}.pt2")
-    packaged: list[PackagedModel] = []
+    imported: dict[str, Imported] = {}
     for model_name, program in programs.items():
         if not hasattr(program, "graph_signature"):
             program = export_module(program, args or (), kwargs, dynamic_shapes)
+        imported[model_name] = from_export(program, model_name, OPS)
+    graphs = share_states({model_name: one.graph for model_name, one in imported.items()})
+    shared = WeightShelf() if _have_common_weights(list(imported.values())) else None
+    packaged: list[PackagedModel] = []
+    for model_name, graph in graphs.items():
+        one = replace(imported[model_name], graph=graph)
         steps = new_steps(options if len(programs) == 1 else replace(options, dump_dir=_below(options.dump_dir, model_name)))
-        imported = from_export(program, model_name, OPS)
-        steps.check("import", imported.graph)
-        steps.dump("import", imported.graph)
-        packaged.append(_packaged(compile_graph(imported, options, steps)))
+        steps.check("import", one.graph)
+        steps.dump("import", one.graph)
+        packaged.append(_packaged(compile_graph(one, options, steps, shared), shared is None))
         if debug.time:
             print(f"{model_name}:\n{steps.table()}", file=sys.stderr)
     observe = sys.modules.get("sealift.observe.metadata")  # where the program watches model files
     stamp = observe.package_extra_files(path) if observe is not None else {}
-    written = write_package(path, packaged, dict(options.metadata), {**stamp, **options.extra_files}, {"compiler": f"sealift {VERSION}"})
+    pieces = shared.pieces() if shared is not None else ()
+    top = {"compiler": f"sealift {VERSION}"}
+    written = write_package(path, packaged, dict(options.metadata), {**stamp, **options.extra_files}, top, pieces)
     if observe is not None:
         observe.note_file("saved", "sealift", str(written))
     return written
 
 
-def compile_graph(imported: Imported, options: Options = Options(), steps: Steps | None = None) -> Compiled:
-    """The pipeline: graph -> loops -> fused loops -> memory plan -> C++ -> library."""
+def compile_graph(imported: Imported, options: Options = Options(), steps: Steps | None = None, shelf: WeightShelf | None = None) -> Compiled:
+    """The pipeline: graph -> loops -> fused loops -> memory plan -> C++ -> library. `shelf`: the weights file that several models share;
+    None for one of the model's own."""
     s = steps if steps is not None else new_steps(options)
     isas = [BY_NAME[i] for i in options.isas]
     toolchain = find_toolchain(options.jobs, options.debug_symbols, options.cache_dir)
@@ -113,13 +125,14 @@ def compile_graph(imported: Imported, options: Options = Options(), steps: Steps
     loops = optimize(s("lower", lower_to_loops, graph), s)
     plan = s("plan", plan_memory, loops)
     kernels = s("kernels", emit_kernels, loops, plan)
-    weights, arrays = s("pack", _store_weights, imported, kernels)
+    shelf = shelf if shelf is not None else WeightShelf()
+    weights = s("pack", _store_weights, imported, kernels, shelf)
     source = s("emit", emit_sources, graph, loops, kernels, plan, weights, isas, f"sealift {VERSION}, {toolchain.version}")
     if s.options.dump_dir is not None:
         keep_sources(source, isas, s.options.dump_dir / "src")
     library = s("build", build_library, source, isas, toolchain, find_resources())
     s.check_names()
-    return Compiled(imported, graph, loops, plan, source, library, weights, arrays)
+    return Compiled(imported, graph, loops, plan, source, library, weights, shelf)
 
 
 def fold_constants(imported: Imported) -> Imported:
@@ -140,6 +153,8 @@ def optimize(loops: Loops, s: Steps) -> Loops:
     templates = activation_templates(OPS)
     loops = s("drop-empty", drop_empty, loops)
     loops = s("simplify", simplify_expressions, loops)
+    loops = s("heads", group_heads, loops)
+    loops = s("in-place", update_in_place, loops)
     loops = s("epilogues-direct", fuse_epilogues, loops, templates)  # before inlining takes an activation into a window that reads it often
     loops = s("inline", inline_producers, loops)
     loops = s("simplify-inlined", simplify_expressions, loops)
@@ -164,21 +179,30 @@ def new_steps(options: Options) -> Steps:
     return Steps(options, verify, text)
 
 
-def _store_weights(imported: Imported, kernels: KernelSource) -> tuple[tuple[StoredWeight, ...], tuple[NDArray[Any], ...]]:
+def _store_weights(imported: Imported, kernels: KernelSource, shelf: WeightShelf) -> tuple[StoredWeight, ...]:
     """One stored array for each layout a constant is read in, in the order that the kernels number them."""
     graph = imported.graph
     fqns = [c.fqn for c in graph.constants] + [state.fqn for state in graph.states]
     position = {name: i for i, name in enumerate([*(c.value.name for c in graph.constants), *(state.value.name for state in graph.states)])}
     stored: list[StoredWeight] = []
-    arrays: list[NDArray[Any]] = []
-    offset = 0
     for use in [*kernels.weights, *(WeightUse(state.value.name, 0) for state in graph.states)]:
         constant = position[use.buffer]
-        array = pack(imported.weights[fqns[constant]].array, use.layout, use.groups)
-        stored.append(StoredWeight(constant, use.layout, offset, array.nbytes, use.groups))
-        arrays.append(array)
-        offset += padded_size(array.nbytes)
-    return tuple(stored), tuple(arrays)
+        array = imported.weights[fqns[constant]].array
+        key = (content_key(array), use.layout, use.groups)
+        offset, size = shelf.place(key, lambda array=array, use=use: pack(array, use.layout, use.groups))  # type: ignore[misc]
+        stored.append(StoredWeight(constant, use.layout, offset, size, use.groups))
+    return tuple(stored)
+
+
+def _have_common_weights(models: Sequence[Imported]) -> bool:
+    """Whether the models hold arrays alike, so that one weights file for all is smaller."""
+    seen: set[Hashable] = set()
+    for one in models:
+        own = {content_key(w.array) for w in one.weights.values() if w.array.nbytes >= _WORTH_SHARING_BYTES}
+        if not seen.isdisjoint(own):
+            return True
+        seen |= own
+    return False
 
 
 def _leaf(entry: InputEntry) -> dict[str, Any]:
@@ -192,7 +216,7 @@ def _kernel(position: int, kernel: Kernel, loops: Loops, plan: MemoryPlan) -> di
     return {**what, "flops": str(cost.flops), "bytes": str(cost.bytes), "writes": places_of(kernel, loops, plan)}
 
 
-def _packaged(compiled: Compiled) -> PackagedModel:
+def _packaged(compiled: Compiled, own_weights: bool = True) -> PackagedModel:
     graph, loops = compiled.graph, compiled.loops
     manifest = {
         "inputs": [{"name": v.name, "dtype": str(v.type.dtype), "shape": [str(d) for d in v.type.shape]} for v in graph.inputs],
@@ -209,8 +233,9 @@ def _packaged(compiled: Compiled) -> PackagedModel:
         "states": [{"fqn": s.fqn, "dtype": str(s.value.type.dtype), "shape": [d.value for d in s.value.type.shape]} for s in graph.states],
         "kernels": [_kernel(i, k, loops, compiled.plan) for i, k in enumerate(loops.kernels)],
     }
-    pieces = [(w.offset_bytes, memoryview(a.data).cast("B")) for w, a in zip(compiled.weights, compiled.arrays) if a.nbytes]
-    return PackagedModel(graph.name, compiled.library, pieces, manifest)
+    if graph.input_updates:
+        manifest["changed_inputs"] = [u.value.name for u in graph.input_updates]
+    return PackagedModel(graph.name, compiled.library, compiled.shelf.pieces() if own_weights else None, manifest)
 
 
 __all__ = ["Compiled", "WeightUse", "compile", "compile_graph"]

@@ -161,7 +161,16 @@ sealift_status Container::map_weights(void *self, ErrorText err) {
     if (static_cast<size_t>(end - path) > length && memcmp(end - length, suffix, length) == 0) end -= length;
   }
   strcpy(end, ".weights.bin");
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {  // the file that the package's models share: contracts/PACKAGE.md
+    char *name = strrchr(path, '/');
+    name = name == nullptr ? path : name + 1;
+    static const char shared[] = "sealift.weights.bin";
+    if (static_cast<size_t>(name - path) + sizeof shared <= sizeof path) {
+      strcpy(name, shared);
+      fd = open(path, O_RDONLY | O_CLOEXEC);
+    }
+  }
   const off_t bytes = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
   if (bytes < 0 || static_cast<uint64_t>(bytes) < api_->weights_bytes) {
     if (fd >= 0) close(fd);
@@ -421,7 +430,7 @@ Container::Runner *Container::take_runner(ErrorText err) {
     runner = new (memory) Runner;
     runner->container = this;
     runner->inputs = static_cast<DLTensor *>(calloc(static_cast<size_t>(api_->num_inputs) + 1, sizeof(DLTensor)));
-    if (runner->inputs == nullptr || runner->context.init(*api_, isa_, num_threads_, host_, err) != SEALIFT_OK) {
+    if (runner->inputs == nullptr || runner->context.init(*api_, isa_, num_threads_, host_, nullptr, err) != SEALIFT_OK) {
       if (runner->inputs == nullptr) no_memory(err);
       free(runner->inputs);
       runner->~Runner();

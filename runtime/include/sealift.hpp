@@ -260,16 +260,25 @@ struct OpenOptions {
   bool verify_weights = true;    // the code is always verified
 };
 
+namespace detail {
+
+inline sealift_open_options c_options(const OpenOptions &options) {
+  sealift_open_options chosen;
+  sealift_open_options_init(&chosen);
+  chosen.model_name = options.model_name.empty() ? nullptr : options.model_name.c_str();
+  chosen.num_threads = options.num_threads;
+  chosen.isa = options.isa;
+  chosen.verify = options.verify_weights ? 1 : 0;
+  return chosen;
+}
+
+}  // namespace detail
+
 // An opened package. Copies share it. The contexts made from it keep it alive.
 class Model {
  public:
   explicit Model(const std::string &path, const OpenOptions &options = {}) {
-    sealift_open_options chosen;
-    sealift_open_options_init(&chosen);
-    chosen.model_name = options.model_name.empty() ? nullptr : options.model_name.c_str();
-    chosen.num_threads = options.num_threads;
-    chosen.isa = options.isa;
-    chosen.verify = options.verify_weights ? 1 : 0;
+    const sealift_open_options chosen = detail::c_options(options);
     sealift_model *model = nullptr;
     detail::call(sealift_open, path.c_str(), &chosen, &model);
     model_.reset(model, sealift_close);
@@ -279,6 +288,8 @@ class Model {
   std::string_view isa() const { return sealift_model_isa(get()); }
   std::int32_t num_threads() const { return sealift_model_num_threads(get()); }
   Span<sealift_tensor_info> inputs() const { return {sealift_input_info(get(), 0), static_cast<std::size_t>(sealift_num_inputs(get()))}; }
+  // Whether a run changes this input in place: its tensor must be writable, in memory of its own.
+  bool is_changed(std::size_t input) const { return sealift_input_is_changed(get(), static_cast<std::int32_t>(input)) != 0; }
   Span<sealift_tensor_info> outputs() const { return {sealift_output_info(get(), 0), static_cast<std::size_t>(sealift_num_outputs(get()))}; }
   Span<sealift_constant_info> constants() const { return {sealift_constant(get(), 0), static_cast<std::size_t>(sealift_num_constants(get()))}; }
   Span<sealift_kernel_info> kernels() const { return {sealift_kernel(get(), 0), static_cast<std::size_t>(sealift_num_kernels(get()))}; }
@@ -304,7 +315,39 @@ class Model {
   sealift_model *get() const { return model_.get(); }
 
  private:
+  friend class Package;
+  explicit Model(std::shared_ptr<sealift_model> model) : model_(std::move(model)) {}
   std::shared_ptr<sealift_model> model_;
+};
+
+// Every model of a package, read and verified once. Copies share it.
+class Package {
+ public:
+  explicit Package(const std::string &path, const OpenOptions &options = {}) {
+    const sealift_open_options chosen = detail::c_options(options);
+    sealift_package *package = nullptr;
+    detail::call(sealift_package_open, path.c_str(), &chosen, &package);
+    package_.reset(package, sealift_package_close);
+  }
+
+  std::size_t size() const { return static_cast<std::size_t>(sealift_package_num_models(get())); }
+  Model model(std::size_t index) const { return share(sealift_package_model(get(), static_cast<std::int32_t>(index))); }
+  Model model(const std::string &name) const { return share(sealift_package_find(get(), name.c_str())); }
+  // The position of a model, for Session::context().
+  std::size_t find(const std::string &name) const {
+    for (std::size_t i = 0; i < size(); ++i)
+      if (name == sealift_model_name(sealift_package_model(get(), static_cast<std::int32_t>(i)))) return i;
+    throw PackageError(SEALIFT_ERROR_MODEL_NAME, "[E-PACKAGE-004] the package holds no model '" + name + "'");
+  }
+
+  sealift_package *get() const { return package_.get(); }
+
+ private:
+  Model share(sealift_model *model) const {
+    if (model == nullptr) throw PackageError(SEALIFT_ERROR_MODEL_NAME, "[E-PACKAGE-004] the package holds no such model");
+    return Model(std::shared_ptr<sealift_model>(package_, model));
+  }
+  std::shared_ptr<sealift_package> package_;
 };
 
 // ---- running -------------------------------------------------------------------------------------------------------------
@@ -365,6 +408,7 @@ class Context {
   sealift_context *get() const { return context_.get(); }
 
  private:
+  friend class Session;
   Context(Model model, sealift_context *context) : model_(std::move(model)), context_(context) {}
 
   static void fill(std::vector<DLTensor> &tensors, Span<TensorView> views) {
@@ -378,6 +422,54 @@ class Context {
   Model model_;  // outlives the context
   std::unique_ptr<sealift_context, Destroy> context_;
   std::vector<DLTensor> inputs_, outputs_;  // kept between runs, so that a run allocates nothing
+};
+
+// The models of a package over one state: what prefill writes into the cache, decode reads.
+//
+//   sealift::Package package("gpt2.pt2");
+//   sealift::Session session(package);
+//   session.context("prefill").run({...});
+//   session.context("decode").run({...});
+//
+// One run at a time; one session for each text.
+class Session {
+ public:
+  explicit Session(Package package) : package_(std::move(package)) {
+    sealift_session *session = nullptr;
+    detail::call(sealift_session_create, static_cast<const sealift_package *>(package_.get()), &session);
+    take(session);
+  }
+
+  const Package &package() const { return package_; }
+  // Valid as long as the session, where it is. Its reset() resets the session; its clone() throws.
+  Context &context(std::size_t model) { return contexts_.at(model); }
+  Context &context(const std::string &name) { return contexts_.at(package_.find(name)); }
+
+  void reset() { detail::call(sealift_session_reset, get()); }
+  // A second session that goes on from this one's state.
+  Session clone() const {
+    sealift_session *session = nullptr;
+    detail::call(sealift_session_clone, static_cast<const sealift_session *>(get()), &session);
+    return Session(package_, session);
+  }
+
+  sealift_session *get() const { return session_.get(); }
+
+ private:
+  Session(Package package, sealift_session *session) : package_(std::move(package)) { take(session); }
+
+  void take(sealift_session *session) {
+    session_.reset(session);
+    for (std::size_t i = 0; i < package_.size(); ++i)
+      contexts_.push_back(Context(package_.model(i), sealift_session_context(session, static_cast<std::int32_t>(i))));
+  }
+
+  struct Destroy {
+    void operator()(sealift_session *session) const { sealift_session_destroy(session); }
+  };
+  Package package_;
+  std::unique_ptr<sealift_session, Destroy> session_;
+  std::vector<Context> contexts_;  // gone first; what is the session's, sealift_context_destroy leaves alone
 };
 
 }  // namespace sealift

@@ -4,13 +4,17 @@
 #include <string.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "context_handle.h"
 #include "cpu.h"
 #include "dtype.h"
 #include "failure.h"
+#include "model_table.h"
 #include "sealift_observe.h"
 
 using sealift::runtime::Context;
@@ -53,16 +57,17 @@ constexpr sealift_host HOST = {SEALIFT_MODEL_ABI_VERSION, sizeof(sealift_host), 
 
 class Turn {  // the context, for one thread
  public:
-  explicit Turn(sealift_context &context) : context_(context), mine_(context.busy.exchange(1, std::memory_order_acquire) == 0) {}
+  explicit Turn(std::atomic<uint32_t> &busy) : busy_(busy), mine_(busy.exchange(1, std::memory_order_acquire) == 0) {}
+  explicit Turn(sealift_context &context) : Turn(*context.busy) {}
   ~Turn() {
-    if (mine_) context_.busy.store(0, std::memory_order_release);
+    if (mine_) busy_.store(0, std::memory_order_release);
   }
   Turn(const Turn &) = delete;
   Turn &operator=(const Turn &) = delete;
   bool is_mine() const { return mine_; }
 
  private:
-  sealift_context &context_;
+  std::atomic<uint32_t> &busy_;
   bool mine_;
 };
 
@@ -114,9 +119,9 @@ OwnedTensor *make_tensor(const Context &core, int32_t output) {
   return tensor;
 }
 
-sealift_context *new_context(sealift_model &model, ErrorText err, sealift_status *status) {
+sealift_context *new_context(sealift_model &model, ErrorText err, sealift_status *status, void *const *shared = nullptr) {
   std::unique_ptr<sealift_context> context(new sealift_context);
-  *status = context->core.init(model.api, model.isa, model.num_threads, HOST, err);
+  *status = context->core.init(model.api, model.isa, model.num_threads, HOST, shared, err);
   if (*status != SEALIFT_OK) return nullptr;
   context->model = &model;
   take_weights(*context);
@@ -124,7 +129,68 @@ sealift_context *new_context(sealift_model &model, ErrorText err, sealift_status
   return context.release();
 }
 
+void drop_context(sealift_context *context) {
+  sealift_model *model = context->model;
+  delete context;
+  model->release();
+}
+
+// The options as this version knows them, from a caller that may be built with an older header: what its struct lacks keeps its default.
+sealift_status read_options(const sealift_open_options *options, sealift_open_options *chosen, ErrorText err) {
+  sealift_open_options_init(chosen);
+  if (options == nullptr) return SEALIFT_OK;
+  if (options->struct_bytes < sizeof options->struct_bytes)
+    return fail(err, SEALIFT_ERROR_ARGUMENT, "options.struct_bytes is not set; help: call sealift_open_options_init first");
+  memcpy(chosen, options, std::min<size_t>(options->struct_bytes, sizeof *chosen));
+  return SEALIFT_OK;
+}
+
+std::string type_text(const sealift_state_spec &state) {
+  std::string text = std::string(sealift::runtime::DTYPES[state.dtype].name) + "[";
+  for (int32_t d = 0; d < state.rank; ++d) text += (d == 0 ? "" : ", ") + std::to_string(state.shape[d]);
+  return text + "]";
+}
+
+// Where the states of `model` lie that an earlier context of the session has, too; NULL for the others.
+std::vector<void *> shared_states(const sealift_session &session, const sealift_model &model) {
+  std::vector<void *> shared(static_cast<size_t>(model.api.num_states) + 1, nullptr);
+  for (int32_t i = 0; i < model.api.num_states; ++i) {
+    const sealift_state_spec &state = model.api.states[i];
+    for (sealift_context *other : session.contexts) {
+      for (int32_t j = 0; j < other->model->api.num_states; ++j) {
+        const sealift_state_spec &known = other->model->api.states[j];
+        if (strcmp(known.fqn, state.fqn) != 0) continue;
+        if (type_text(known) != type_text(state)) {
+          throw sealift::runtime::Failure(SEALIFT_ERROR_ARGUMENT, std::string("buffer '") + state.fqn + "' is " + type_text(known) + " in model '" +
+                                                                      other->model->name + "' and " + type_text(state) + " in '" + model.name +
+                                                                      "', so that they cannot share it; help: make the buffers alike, or open the models one by one");
+        }
+        shared[static_cast<size_t>(i)] = other->core.frame().states[j];
+      }
+    }
+  }
+  return shared;
+}
+
+std::unique_ptr<sealift_session> new_session(const std::vector<sealift_model *> &models, ErrorText err, sealift_status *status) {
+  std::unique_ptr<sealift_session> session(new sealift_session);
+  session->contexts.reserve(models.size());
+  *status = SEALIFT_OK;
+  for (sealift_model *model : models) {
+    sealift_context *context = new_context(*model, err, status, shared_states(*session, *model).data());
+    if (context == nullptr) return nullptr;
+    context->session = session.get();
+    context->busy = &session->busy;
+    session->contexts.push_back(context);
+  }
+  return session;
+}
+
 }  // namespace
+
+sealift_session::~sealift_session() {
+  for (auto context = contexts.rbegin(); context != contexts.rend(); ++context) drop_context(*context);  // a state's owner comes first
+}
 
 // ---- models --------------------------------------------------------------------------------------------------------------
 
@@ -143,15 +209,10 @@ sealift_status sealift_open(const char *path, const sealift_open_options *option
   if (path == nullptr) return null_argument(err, "path");
   SEALIFT_LOG_API_USAGE_ONCE("sealift.open");
   sealift_open_options chosen;
-  sealift_open_options_init(&chosen);
-  if (options != nullptr) {
-    // A caller built with an older header has a shorter struct: what it lacks keeps its default.
-    if (options->struct_bytes < sizeof options->struct_bytes)
-      return fail(err, SEALIFT_ERROR_ARGUMENT, "options.struct_bytes is not set; help: call sealift_open_options_init first");
-    memcpy(&chosen, options, std::min<size_t>(options->struct_bytes, sizeof chosen));
-  }
+  const sealift_status read = read_options(options, &chosen, err);
+  if (read != SEALIFT_OK) return read;
   return guarded(err, [&] {
-    *out = new sealift_model(path, chosen);
+    *out = sealift_model::open(path, chosen).release();
     return SEALIFT_OK;
   });
 }
@@ -174,6 +235,11 @@ const sealift_tensor_info *sealift_output_info(const sealift_model *model, int32
   return index >= 0 && index < model->api.num_outputs ? &model->outputs[static_cast<size_t>(index)] : nullptr;
 }
 
+int32_t sealift_input_is_changed(const sealift_model *model, int32_t index) {
+  const uint8_t *changed = sealift::runtime::changed_inputs(model->api);
+  return index >= 0 && index < model->api.num_inputs && changed != nullptr ? changed[index] != 0 : 0;
+}
+
 const char *sealift_input_spec(const sealift_model *model) { return model->api.in_spec; }
 const char *sealift_output_spec(const sealift_model *model) { return model->api.out_spec; }
 
@@ -181,12 +247,56 @@ const char *sealift_member(const sealift_model *model, const char *name, size_t 
   const std::string *content = nullptr;
   if (name != nullptr) {
     guarded(ErrorText{nullptr, 0}, [&] {
-      content = const_cast<sealift_model *>(model)->package.content(name);  // locks itself
+      content = const_cast<sealift_model *>(model)->package->content(name);  // locks itself
       return SEALIFT_OK;
     });
   }
   if (size_bytes != nullptr) *size_bytes = content == nullptr ? 0 : content->size();
   return content == nullptr ? nullptr : content->c_str();
+}
+
+// ---- packages ------------------------------------------------------------------------------------------------------------
+
+sealift_status sealift_package_open(const char *path, const sealift_open_options *options, sealift_package **out, char *err_text, size_t err_len) {
+  const ErrorText err{err_text, err_len};
+  if (out == nullptr) return null_argument(err, "out");
+  *out = nullptr;
+  if (path == nullptr) return null_argument(err, "path");
+  sealift_open_options chosen;
+  const sealift_status read = read_options(options, &chosen, err);
+  if (read != SEALIFT_OK) return read;
+  return guarded(err, [&] {
+    using sealift::runtime::Mapping;
+    using sealift::runtime::Package;
+    const auto package = std::make_shared<Package>(path);
+    std::unique_ptr<sealift_package> opened(new sealift_package);
+    opened->models.reserve(package->models().size());
+    std::map<const Package::Member *, std::shared_ptr<Mapping>> mapped;  // what models share is mapped and verified once
+    for (const std::string &name : package->models()) {
+      package->verify_small_members(name);
+      const Package::Member *member = package->weights(name);
+      std::shared_ptr<Mapping> &weights = mapped[member];
+      if (weights == nullptr) weights = sealift_model::map_weights(*package, member, chosen.verify != 0);
+      opened->models.push_back(new sealift_model(package, name, weights, chosen));
+    }
+    *out = opened.release();
+    return SEALIFT_OK;
+  });
+}
+
+void sealift_package_close(sealift_package *package) { delete package; }
+
+int32_t sealift_package_num_models(const sealift_package *package) { return static_cast<int32_t>(package->models.size()); }
+
+sealift_model *sealift_package_model(const sealift_package *package, int32_t index) {
+  return index >= 0 && index < sealift_package_num_models(package) ? package->models[static_cast<size_t>(index)] : nullptr;
+}
+
+sealift_model *sealift_package_find(const sealift_package *package, const char *name) {
+  for (sealift_model *model : package->models) {
+    if (name != nullptr && model->name == name) return model;
+  }
+  return nullptr;
 }
 
 // ---- constants -----------------------------------------------------------------------------------------------------------
@@ -233,15 +343,13 @@ sealift_status sealift_context_create(sealift_model *model, sealift_context **ou
 }
 
 void sealift_context_destroy(sealift_context *context) {
-  if (context == nullptr) return;
-  sealift_model *model = context->model;
-  delete context;
-  model->release();
+  if (context != nullptr && context->session == nullptr) drop_context(context);
 }
 
 sealift_status sealift_context_reset(sealift_context *context, char *err_text, size_t err_len) {
   const ErrorText err{err_text, err_len};
   if (context == nullptr) return null_argument(err, "context");
+  if (context->session != nullptr) return sealift_session_reset(context->session, err_text, err_len);
   const Turn turn(*context);
   if (!turn.is_mine()) return busy(err);
   return guarded(err, [&] {
@@ -256,6 +364,7 @@ sealift_status sealift_context_clone(const sealift_context *context, sealift_con
   if (out == nullptr) return null_argument(err, "out");
   *out = nullptr;
   if (context == nullptr) return null_argument(err, "context");
+  if (context->session != nullptr) return fail(err, SEALIFT_ERROR_ARGUMENT, "the context is a session's; help: clone the session");
   const Turn turn(const_cast<sealift_context &>(*context));
   if (!turn.is_mine()) return busy(err);
   return guarded(err, [&] {
@@ -263,6 +372,62 @@ sealift_status sealift_context_clone(const sealift_context *context, sealift_con
     *out = new_context(*context->model, err, &status);
     if (*out != nullptr) (*out)->core.copy_states(context->core);
     return status;
+  });
+}
+
+// ---- sessions ------------------------------------------------------------------------------------------------------------
+
+sealift_status sealift_session_create(const sealift_package *package, sealift_session **out, char *err_text, size_t err_len) {
+  const ErrorText err{err_text, err_len};
+  if (out == nullptr) return null_argument(err, "out");
+  *out = nullptr;
+  if (package == nullptr) return null_argument(err, "package");
+  return guarded(err, [&] {
+    sealift_status status;
+    std::unique_ptr<sealift_session> session = new_session(package->models, err, &status);
+    if (session == nullptr) return status;
+    for (sealift_context *context : session->contexts) context->core.reset_states();
+    *out = session.release();
+    return SEALIFT_OK;
+  });
+}
+
+void sealift_session_destroy(sealift_session *session) { delete session; }
+
+sealift_context *sealift_session_context(sealift_session *session, int32_t index) {
+  return session != nullptr && index >= 0 && static_cast<size_t>(index) < session->contexts.size() ? session->contexts[static_cast<size_t>(index)] : nullptr;
+}
+
+sealift_status sealift_session_reset(sealift_session *session, char *err_text, size_t err_len) {
+  const ErrorText err{err_text, err_len};
+  if (session == nullptr) return null_argument(err, "session");
+  const Turn turn(session->busy);
+  if (!turn.is_mine()) return busy(err);
+  return guarded(err, [&] {
+    for (sealift_context *context : session->contexts) {
+      take_weights(*context);
+      context->core.reset_states();
+    }
+    return SEALIFT_OK;
+  });
+}
+
+sealift_status sealift_session_clone(const sealift_session *session, sealift_session **out, char *err_text, size_t err_len) {
+  const ErrorText err{err_text, err_len};
+  if (out == nullptr) return null_argument(err, "out");
+  *out = nullptr;
+  if (session == nullptr) return null_argument(err, "session");
+  const Turn turn(const_cast<sealift_session *>(session)->busy);
+  if (!turn.is_mine()) return busy(err);
+  return guarded(err, [&] {
+    std::vector<sealift_model *> models;
+    for (const sealift_context *context : session->contexts) models.push_back(context->model);
+    sealift_status status;
+    std::unique_ptr<sealift_session> copy = new_session(models, err, &status);
+    if (copy == nullptr) return status;
+    for (size_t i = 0; i < copy->contexts.size(); ++i) copy->contexts[i]->core.copy_states(session->contexts[i]->core);
+    *out = copy.release();
+    return SEALIFT_OK;
   });
 }
 

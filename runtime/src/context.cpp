@@ -117,9 +117,10 @@ bool Block::reserve(int64_t bytes) {
 
 Context::~Context() { free(tables_); }
 
-sealift_status Context::init(const sealift_model_api &api, int32_t isa, int32_t num_workers, const sealift_host &host, ErrorText err) {
+sealift_status Context::init(const sealift_model_api &api, int32_t isa, int32_t num_workers, const sealift_host &host, void *const *shared,
+                             ErrorText err) {
   const size_t inputs = static_cast<size_t>(api.num_inputs), outputs = static_cast<size_t>(api.num_outputs), states = static_cast<size_t>(api.num_states);
-  const size_t words = static_cast<size_t>(api.num_sizes) + (inputs + outputs) * (SEALIFT_MAX_RANK + 2) + 2 * states;
+  const size_t words = static_cast<size_t>(api.num_sizes) + (inputs + outputs) * (SEALIFT_MAX_RANK + 2) + 3 * states;
   static_assert(sizeof(void *) == sizeof(int64_t), "the tables are arrays of one word");
   tables_ = calloc(words + 1, sizeof(int64_t));
   if (tables_ == nullptr) return fail(err, SEALIFT_ERROR_MEMORY, "no memory for a context of model '%s'", api.name);
@@ -138,21 +139,25 @@ sealift_status Context::init(const sealift_model_api &api, int32_t isa, int32_t 
   output_bytes_ = take(outputs);
   states_ = reinterpret_cast<void **>(take(states));
   state_bytes_ = take(states);
+  owns_state_ = reinterpret_cast<bool *>(take(states));
 
   int64_t total = 0;
   for (size_t i = 0; i < states; ++i) {
     const sealift_state_spec &state = api.states[i];
     state_bytes_[i] = row_major_bytes(api.constants[api.weights[state.initial_weight].constant]);
-    if (__builtin_add_overflow(total, round_up(state_bytes_[i] + 1), &total)) total = INT64_MAX;
+    owns_state_[i] = shared == nullptr || shared[i] == nullptr;
+    if (owns_state_[i] && __builtin_add_overflow(total, round_up(state_bytes_[i] + 1), &total)) total = INT64_MAX;
   }
   if (!state_memory_.reserve(total)) return fail(err, SEALIFT_ERROR_MEMORY, "no memory for the %" PRId64 " bytes of state of model '%s'", total, api.name);
   char *state_data = state_memory_.data();
   for (size_t i = 0; i < states; ++i) {
-    states_[i] = state_data;
+    states_[i] = owns_state_[i] ? state_data : shared[i];
+    if (!owns_state_[i]) continue;
     state_data += round_up(state_bytes_[i] + 1);
   }
 
   api_ = &api;
+  changed_ = changed_inputs(api);
   run_ = api.run[isa];
   num_workers_ = num_workers;
   frame_.host = &host;
@@ -169,12 +174,14 @@ sealift_status Context::init(const sealift_model_api &api, int32_t isa, int32_t 
 
 void Context::reset_states() {
   for (int32_t i = 0; i < api_->num_states; ++i) {
-    memcpy(states_[i], frame_.weights[api_->states[i].initial_weight], static_cast<size_t>(state_bytes_[i]));
+    if (owns_state_[i]) memcpy(states_[i], frame_.weights[api_->states[i].initial_weight], static_cast<size_t>(state_bytes_[i]));
   }
 }
 
 void Context::copy_states(const Context &from) {
-  for (int32_t i = 0; i < api_->num_states; ++i) memcpy(states_[i], from.states_[i], static_cast<size_t>(state_bytes_[i]));
+  for (int32_t i = 0; i < api_->num_states; ++i) {
+    if (owns_state_[i]) memcpy(states_[i], from.states_[i], static_cast<size_t>(state_bytes_[i]));
+  }
 }
 
 void Context::output_shape(int32_t output, int64_t *shape) const {
@@ -242,7 +249,42 @@ sealift_status Context::prepare(int32_t num_inputs, const DLTensor *inputs, Erro
       return fail(err, SEALIFT_ERROR_ARGUMENT, "input '%s' has no data (NULL); help: only an empty tensor may have none", api_->inputs[i].name);
     direct = direct && has_strides(input, input_strides_ + i * SEALIFT_MAX_RANK) && is_aligned(data, DTYPES[api_->inputs[i].dtype].align_bytes);
   }
+  if (changed_ != nullptr) {
+    const sealift_status fits = check_changed(inputs, err);
+    if (fits != SEALIFT_OK) return fits;
+    given_ = inputs;
+  }
   return direct ? SEALIFT_OK : stage_inputs(inputs, err);
+}
+
+// An input that the model writes into must be no other tensor of the call: a kernel that reads that one may come later.
+sealift_status Context::check_changed(const DLTensor *inputs, ErrorText err) const {
+  for (int32_t i = 0; i < api_->num_inputs; ++i) {
+    if (changed_[i] == 0 || input_bytes_[i] == 0) continue;
+    int64_t buffer[SEALIFT_MAX_RANK];
+    if (may_overlap_itself(inputs[i], strides_of(inputs[i], buffer))) {
+      return fail(err, SEALIFT_ERROR_OUTPUT,
+                  "input '%s' is changed by the model and its strides let elements overlap; help: pass a tensor whose elements have memory of their own",
+                  api_->inputs[i].name);
+    }
+    const Range range = range_of(inputs[i], DTYPES[api_->inputs[i].dtype].bytes);
+    for (int32_t j = 0; j < api_->num_inputs; ++j) {
+      if (j == i || input_bytes_[j] == 0 || !meet(range, range_of(inputs[j], DTYPES[api_->inputs[j].dtype].bytes))) continue;
+      return fail(err, SEALIFT_ERROR_OUTPUT, "input '%s' is changed by the model and shares memory with input '%s'; help: give each its own",
+                  api_->inputs[i].name, api_->inputs[j].name);
+    }
+  }
+  return SEALIFT_OK;
+}
+
+// Inputs that were made row-major, and that the run changed, back to where they came from.
+void Context::return_changed() const {
+  for (int32_t i = 0; i < api_->num_inputs; ++i) {
+    if (changed_[i] == 0 || input_bytes_[i] == 0 || inputs_[i] == data_of(given_[i])) continue;
+    int64_t to[SEALIFT_MAX_RANK];
+    copy_strided(data_of(given_[i]), strides_of(given_[i], to), static_cast<const char *>(inputs_[i]), input_strides_ + i * SEALIFT_MAX_RANK,
+                 given_[i].shape, given_[i].ndim, DTYPES[api_->inputs[i].dtype].bytes);
+  }
 }
 
 sealift_status Context::stage_inputs(const DLTensor *inputs, ErrorText err) {
@@ -314,6 +356,10 @@ sealift_status Context::bind_outputs(int32_t num_outputs, const DLTensor *output
     bool apart = true;
     for (int32_t j = 0; j < api_->num_inputs && apart; ++j) {
       apart = input_bytes_[j] == 0 || !meet(range, range_of(inputs[j], DTYPES[api_->inputs[j].dtype].bytes));
+      if (!apart && changed_ != nullptr && changed_[j] != 0) {
+        return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s' shares memory with input '%s', which the model changes; help: give each its own", spec.name,
+                    api_->inputs[j].name);
+      }
     }
     for (int32_t j = 0; j < i; ++j) {
       if (api_->outputs[j].optional != 0 || output_bytes_[j] == 0 || !meet(range, range_of(outputs[j], DTYPES[api_->outputs[j].dtype].bytes))) continue;
@@ -363,7 +409,9 @@ sealift_status Context::execute(ErrorText err) {
     if (pool_ == Pool::HELD) ThreadPool::of_process().release();
     pool_ = Pool::NOT_ASKED;
   }
-  return __builtin_expect(result == 0 && frame_.error == SEALIFT_RUN_OK, 1) ? SEALIFT_OK : run_error(err);
+  if (__builtin_expect(result != 0 || frame_.error != SEALIFT_RUN_OK, 0)) return run_error(err);
+  if (changed_ != nullptr) return_changed();
+  return SEALIFT_OK;
 }
 
 __attribute__((noinline, cold)) sealift_status Context::run_error(ErrorText err) const {

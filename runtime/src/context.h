@@ -34,15 +34,18 @@ class Context {
   Context(const Context &) = delete;
   Context &operator=(const Context &) = delete;
 
-  // `api` passed check_model_table(). The states are not set yet.
-  sealift_status init(const sealift_model_api &api, int32_t isa, int32_t num_workers, const sealift_host &host, ErrorText err);
+  // `api` passed check_model_table(). The states are not set yet. `shared`: [num_states] memory of another context's, which outlives this
+  // one, NULL where the state is this context's own; NULL: all are.
+  sealift_status init(const sealift_model_api &api, int32_t isa, int32_t num_workers, const sealift_host &host, void *const *shared, ErrorText err);
 
   void set_weights(const void *const *weights) { frame_.weights = weights; }
+  // Of the states of its own.
   void reset_states();
   void copy_states(const Context &from);
 
   // A run: prepare(), then for each output, either set_output() or all of them by bind_outputs(); then execute().
-  // prepare: checks the inputs, computes the sizes, copies inputs that are not row-major. The inputs stay borrowed until execute() returns.
+  // prepare: checks the inputs, computes the sizes, copies inputs that are not row-major. The inputs stay borrowed until execute() returns,
+  // which copies those back that the model changes.
   sealift_status prepare(int32_t num_inputs, const DLTensor *inputs, ErrorText err);
   // Only the sizes: what output_shape() and the like answer from.
   sealift_status measure(int32_t num_inputs, const DLTensor *inputs, ErrorText err);
@@ -74,6 +77,8 @@ class Context {
 
   sealift_status resize(ErrorText err);
   sealift_status stage_inputs(const DLTensor *inputs, ErrorText err);
+  sealift_status check_changed(const DLTensor *inputs, ErrorText err) const;
+  void return_changed() const;
   sealift_status run_error(ErrorText err) const;
 
   sealift_frame frame_ = {};
@@ -90,7 +95,10 @@ class Context {
   bool sizes_known_ = false;
   bool must_deliver_ = false;
   Pool pool_ = Pool::NOT_ASKED;
+  const uint8_t *changed_ = nullptr;  // [num_inputs]; NULL: no input is changed
+  const DLTensor *given_ = nullptr;   // the inputs of this run, where one is changed
   void **states_ = nullptr;
+  bool *owns_state_ = nullptr;
   int64_t *state_bytes_ = nullptr;
   void *tables_ = nullptr;  // owns the arrays above
   Block work_;              // arena, then the workers' scratch

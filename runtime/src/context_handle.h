@@ -3,16 +3,38 @@
 
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include "context.h"
 #include "model.h"
 #include "record.h"
 #include "weight_set.h"
 
+struct sealift_session {
+  std::vector<sealift_context *> contexts;  // in the package's order; each keeps its model
+  std::atomic<uint32_t> busy{0};
+
+  sealift_session() = default;
+  sealift_session(const sealift_session &) = delete;
+  ~sealift_session();
+};
+
+struct sealift_package {
+  std::vector<sealift_model *> models;  // in the order of their names
+
+  sealift_package() = default;
+  sealift_package(const sealift_package &) = delete;
+  ~sealift_package() {
+    for (sealift_model *model : models) model->release();
+  }
+};
+
 struct sealift_context {
   sealift::runtime::Context core;  // first: the frame's host_context points to it
   sealift_model *model = nullptr;
-  std::atomic<uint32_t> busy{0};
+  sealift_session *session = nullptr;  // NULL: it stands alone
+  std::atomic<uint32_t> own_busy{0};
+  std::atomic<uint32_t> *busy = &own_busy;  // the session's, so that its contexts take turns
   uint64_t weights_version = 0;
   std::shared_ptr<const sealift::runtime::WeightSet> weights;
   sealift::runtime::RecordStream records;

@@ -13,18 +13,6 @@ using sealift::runtime::Failure;
 
 namespace {
 
-sealift::runtime::Mapping map_weights(const sealift::runtime::Package &package, const std::string &model, bool verify) {
-  const sealift::runtime::Package::Member *member = package.weights(model);
-  if (member == nullptr) return sealift::runtime::Mapping();
-  if (member->offset % 64 != 0) {
-    throw Failure(SEALIFT_ERROR_PACKAGE, package.path() + ": member '" + member->name +
-                                             "' does not start at a multiple of 64 bytes; help: it was packed by another tool: compile the model again");
-  }
-  sealift::runtime::Mapping mapping(package.file(), member->offset, member->size_bytes);
-  if (verify) package.verify_weights(*member, mapping);
-  return mapping;
-}
-
 // Called in the initializer list, where the table is first used.
 const sealift_model_api &checked(const sealift::runtime::Library &library, const sealift::runtime::Package &package,
                                  const sealift::runtime::Mapping &weights) {
@@ -63,16 +51,35 @@ int32_t choose_threads(int32_t wanted) {
 
 }  // namespace
 
-sealift_model::sealift_model(const char *path, const sealift_open_options &options)
-    : package(path),
-      name(package.choose_model(options.model_name)),
-      weights_file((package.verify_small_members(name), map_weights(package, name, options.verify != 0))),
-      library(package, package.library(name), name),
-      api(checked(library, package, weights_file)),
-      isa(choose_isa(package, api, options.isa)),
+std::shared_ptr<sealift::runtime::Mapping> sealift_model::map_weights(const Package &package, const Package::Member *member, bool verify) {
+  if (member == nullptr) return std::make_shared<Mapping>();
+  if (member->offset % 64 != 0) {
+    throw Failure(SEALIFT_ERROR_PACKAGE, package.path() + ": member '" + member->name +
+                                             "' does not start at a multiple of 64 bytes; help: it was packed by another tool: compile the model again");
+  }
+  auto mapping = std::make_shared<Mapping>(package.file(), member->offset, member->size_bytes);
+  if (verify) package.verify_weights(*member, *mapping);
+  return mapping;
+}
+
+sealift_model::sealift_model(std::shared_ptr<Package> opened, const std::string &model, std::shared_ptr<Mapping> weights, const sealift_open_options &options)
+    : package(std::move(opened)),
+      name(model),
+      weights_file(std::move(weights)),
+      library(*package, package->library(name), name),
+      api(checked(library, *package, *weights_file)),
+      isa(choose_isa(*package, api, options.isa)),
       num_threads(choose_threads(options.num_threads)),
-      weight_sets(api, weights_file.data()) {
+      weight_sets(api, weights_file->data()) {
   describe();
+}
+
+std::unique_ptr<sealift_model> sealift_model::open(const char *path, const sealift_open_options &options) {
+  auto package = std::make_shared<Package>(path);
+  const std::string name = package->choose_model(options.model_name);
+  package->verify_small_members(name);
+  auto weights = map_weights(*package, package->weights(name), options.verify != 0);
+  return std::make_unique<sealift_model>(std::move(package), name, std::move(weights), options);
 }
 
 // The range of a derived size: its value where every symbol is at its least and where it is at its most, which is exact for what export

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,16 @@
 #include "weight_set.h"
 
 struct sealift_model {
-  sealift_model(const char *path, const sealift_open_options &options);
+  using Package = sealift::runtime::Package;
+  using Mapping = sealift::runtime::Mapping;
 
-  sealift::runtime::Package package;
+  static std::unique_ptr<sealift_model> open(const char *path, const sealift_open_options &options);
+  // The package's small members are verified, and `weights` are this model's, verified or empty.
+  sealift_model(std::shared_ptr<Package> package, const std::string &name, std::shared_ptr<Mapping> weights, const sealift_open_options &options);
+
+  std::shared_ptr<Package> package;
   std::string name;
-  sealift::runtime::Mapping weights_file;  // outlives the library's runs
+  std::shared_ptr<Mapping> weights_file;  // outlives the library's runs
   sealift::runtime::Library library;
   const sealift_model_api &api;
   int32_t isa;
@@ -33,6 +39,8 @@ struct sealift_model {
   void release() {
     if (owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
+  // The bytes of a model's weights, mapped; empty where it has none.
+  static std::shared_ptr<Mapping> map_weights(const Package &package, const Package::Member *member, bool verify);
 
  private:
   void describe();

@@ -48,7 +48,7 @@ sealift_status check_model_table(const sealift_model_api *table, ErrorText err) 
     return fail(err, SEALIFT_ERROR_LIBRARY, "the model library does not serve ABI %u; help: use the sealift that compiled it, or compile again",
                 SEALIFT_MODEL_ABI_VERSION);
   const sealift_model_api &api = *table;
-  if (api.abi_version != SEALIFT_MODEL_ABI_VERSION || api.struct_bytes < sizeof(sealift_model_api)) {
+  if (api.abi_version != SEALIFT_MODEL_ABI_VERSION || api.struct_bytes < offsetof(sealift_model_api, changes_input)) {
     return fail(err, SEALIFT_ERROR_LIBRARY,
                 "the model library has ABI %u (%u bytes), this sealift needs %u; help: use the sealift that compiled it, or compile again", api.abi_version,
                 api.struct_bytes, SEALIFT_MODEL_ABI_VERSION);

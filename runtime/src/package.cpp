@@ -12,9 +12,9 @@ namespace sealift::runtime {
 
 namespace {
 
-constexpr int SCHEMA_MAJOR = 1, SCHEMA_MINOR = 0;
+constexpr int SCHEMA_MAJOR = 1, SCHEMA_MINOR = 1;
 constexpr char SEAL[] = "sealift/seal", MANIFEST[] = "sealift/manifest.json", MODELS[] = "data/aotinductor/";
-constexpr char LIBRARY_END[] = ".wrapper.so", WEIGHTS_END[] = ".weights.bin";
+constexpr char LIBRARY_END[] = ".wrapper.so", WEIGHTS_END[] = ".weights.bin", SHARED_WEIGHTS[] = "data/constants/sealift.weights.bin";
 constexpr uint64_t MAX_SEAL_BYTES = uint64_t{16} << 20;
 constexpr size_t READ_BYTES = 1 << 18;
 
@@ -120,7 +120,10 @@ std::string Package::choose_model(const char *name) const {
 
 const Package::Member &Package::library(const std::string &model) const { return *find(folder(model) + model + LIBRARY_END); }
 
-const Package::Member *Package::weights(const std::string &model) const { return find(folder(model) + model + WEIGHTS_END); }
+const Package::Member *Package::weights(const std::string &model) const {
+  const Member *own = find(folder(model) + model + WEIGHTS_END);
+  return own != nullptr ? own : find(SHARED_WEIGHTS);
+}
 
 std::string Package::digest_of(const Member &member) const {
   const std::unique_ptr<char[]> buffer(new char[READ_BYTES]);
@@ -149,7 +152,7 @@ void Package::check_digest(const Member &member, const std::string &actual) cons
 void Package::verify_small_members(const std::string &model) const {
   for (const Member &member : members_) {
     if (member.name == SEAL || (starts_with(member.name, MODELS) && !starts_with(member.name, folder(model)))) continue;
-    if (&member == &library(model) || &member == weights(model)) continue;
+    if (&member == &library(model) || &member == weights(model) || member.name == SHARED_WEIGHTS) continue;
     check_digest(member, digest_of(member));
   }
 }

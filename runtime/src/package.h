@@ -32,7 +32,8 @@ class Package {
   };
   const Member *find(const std::string &name) const;
   const Member &library(const std::string &model) const;
-  const Member *weights(const std::string &model) const;  // NULL: the model has none
+  const Member *weights(const std::string &model) const;  // its own, or those that the models share; NULL: there are none
+  const std::vector<std::string> &models() const { return models_; }
 
   // Failure E-PACKAGE-002 if the content (`actual` digest) is not the sealed one.
   void check_digest(const Member &member, const std::string &actual) const;

@@ -31,7 +31,7 @@ from sealift.frontend.recurrent_shapes import recurrent_shapes
 from sealift.frontend.sizes import Sizes, UnsupportedSize, collect_sizes, help_for_guards, unmet_guards
 from sealift.ir.dim import Dim, dim
 from sealift.ir.dtype import DType, dtype_from_torch_name
-from sealift.ir.graph.types import Arg, Constant, Graph, Node, OpDef, State, TensorType, Value
+from sealift.ir.graph.types import Arg, Constant, Graph, InputUpdate, Node, OpDef, State, TensorType, Value
 
 IDENTITIES = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default", "aten.lift_fresh.default"})
 IMPLIED = frozenset(  # checks of what types and ranges already say
@@ -94,9 +94,9 @@ def export_module(
 def from_export(ep: ExportedProgram, name: str, ops: Mapping[str, OpDef]) -> Imported:
     """The graph of an exported program. `ops` are the operators that exist: they stay whole, all others are decomposed.
 
-    Errors: E-OP-001 operators without a row, E-DTYPE-001 a dtype sealift has not, E-EXPORT-002 an input that the model mutates,
-    E-EXPORT-003 an input that is neither a tensor nor a constant, E-EXPORT-004 an assumption about sizes or a size that depends on
-    data, E-EXPORT-005 a device other than the CPU. All that apply, in one.
+    Errors: E-OP-001 operators without a row, E-DTYPE-001 a dtype sealift has not, E-EXPORT-003 an input that is
+    neither a tensor nor a constant, E-EXPORT-004 an assumption about sizes or a size that depends on data, E-EXPORT-005 a device other than
+    the CPU. All that apply, in one.
     """
     return _Importer(ep, decompose(ep, ops), name, ops).run()
 
@@ -222,9 +222,10 @@ class _Importer:
             elif node.op == "get_attr":
                 self.values[node.name] = None  # a submodule of a higher-order operator, which is refused where it is called
         outputs, kinds, output_names = self.outputs()
-        states = self.states(constants)
+        states, changed = self.states(constants), self.input_updates()
         self.raise_errors()
-        used = {v.name for n in self.nodes for v in n.inputs} | {v.name for v in (*outputs, *(s.update for s in states)) if v is not None}
+        leaving = (*outputs, *(s.update for s in states), *(u.update for u in changed))
+        used = {v.name for n in self.nodes for v in n.inputs} | {v.name for v in leaving if v is not None}
         mutated = {s.fqn for s in states}
         live = tuple(c for c in constants if c.value.name in used and c.fqn not in mutated)
         stored = {c.fqn for c in live} | mutated
@@ -240,6 +241,7 @@ class _Importer:
             output_names,
             structure_text(self.ep.call_spec.in_spec, "takes"),
             structure_text(self.ep.call_spec.out_spec, "returns"),
+            changed,
         )
         return Imported(
             graph,
@@ -306,14 +308,6 @@ class _Importer:
             else:
                 kind = type(spec.arg).__name__.removesuffix("Argument")
                 self.refuse("E-EXPORT-003", f"input {user_name!r} is a {kind}", node, help="pass it as a tensor, or as a constant when exporting")
-        for spec in self.ep.graph_signature.output_specs:
-            if spec.kind is gs.OutputKind.USER_INPUT_MUTATION:
-                self.refuse(
-                    "E-EXPORT-002",
-                    f"the model mutates its input {spec.target!r}",
-                    placeholders.get(str(spec.target)),
-                    help="return the new value, or keep it in a buffer of the module",
-                )
         return tuple(entries)
 
     def constants(self, placeholders: Mapping[str, fx.Node]) -> tuple[tuple[Constant, ...], dict[str, Weight], dict[str, str]]:
@@ -359,6 +353,15 @@ class _Importer:
                 update = self.values.get(spec.arg.name)
                 if isinstance(update, Value):
                     found.append(State(by_fqn[spec.target].value, spec.target, update))
+        return tuple(found)
+
+    def input_updates(self) -> tuple[InputUpdate, ...]:
+        found: list[InputUpdate] = []
+        for spec in self.ep.graph_signature.output_specs:
+            if spec.kind is gs.OutputKind.USER_INPUT_MUTATION:
+                value, update = self.values.get(str(spec.target)), self.values.get(spec.arg.name)
+                if isinstance(value, Value) and isinstance(update, Value) and value != update:
+                    found.append(InputUpdate(value, update))
         return tuple(found)
 
     # ---- values ----

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from sealift.package.crc32c import crc32c
 from sealift.package.errors import FileError, IntegrityError, ModelNameError, PackageError, VersionError
-from sealift.package.write import ALIGNMENT_BYTES, SCHEMA, is_safe_member
+from sealift.package.write import ALIGNMENT_BYTES, SCHEMA_SHARED, is_safe_member
 
 _CHUNK_BYTES = 1 << 20
 _MAX_DIRECTORY_BYTES = 64 << 20  # the central directory of about a million members
@@ -123,9 +123,9 @@ def _seal(text: bytes) -> tuple[tuple[int, int], dict[str, str]]:
     if not first or lines[-1] != "":
         raise PackageError("sealift/seal does not start and end as a seal does")
     schema = (int(first[1]), int(first[2]))
-    if schema[0] != SCHEMA[0] or schema[1] > SCHEMA[1]:
+    if schema[0] != SCHEMA_SHARED[0] or schema[1] > SCHEMA_SHARED[1]:
         raise VersionError(
-            f"the package has schema {schema[0]}.{schema[1]}, this sealift reads {SCHEMA[0]}.0 to {SCHEMA[0]}.{SCHEMA[1]}; "
+            f"the package has schema {schema[0]}.{schema[1]}, this sealift reads {SCHEMA_SHARED[0]}.0 to {SCHEMA_SHARED[0]}.{SCHEMA_SHARED[1]}; "
             "help: update sealift, or compile the model again with this one"
         )
     digests: dict[str, str] = {}

@@ -22,6 +22,8 @@ from sealift.package.crc32c import Buffer, crc32c
 from sealift.package.errors import DiskFullError, FileError, ModelNameError, PackageError
 
 SCHEMA = (1, 0)
+SCHEMA_SHARED = (1, 1)  # of packages whose models share a weights file
+SHARED_WEIGHTS = "data/constants/sealift.weights.bin"  # PyTorch's loaders extract it beside each model's library
 ALIGNMENT_BYTES = 64
 _CHUNK_BYTES = 1 << 20
 _ZIP32_LIMIT = 0xFFFFFFFF
@@ -33,11 +35,11 @@ _MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 @dataclass(frozen=True)
 class PackagedModel:
     """One model's part of a package. `weights` are (offset, bytes) in ascending order, zeros between, or a file with those bytes;
-    `weights_bytes` pads the end with zeros to that size."""
+    `weights_bytes` pads the end with zeros to that size. None: its weights are in the file that the package's models share."""
 
     name: str
     library: bytes | Path
-    weights: Sequence[tuple[int, Buffer]] | Path = ()
+    weights: Sequence[tuple[int, Buffer]] | Path | None = ()
     manifest: Mapping[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
 
@@ -48,9 +50,10 @@ def write_package(
     metadata: Mapping[str, str] | None = None,
     extra_files: Mapping[str, bytes] | None = None,
     manifest: Mapping[str, Any] | None = None,
+    shared_weights: Sequence[tuple[int, Buffer]] = (),
 ) -> Path:
     """Writes the package and returns its path. `metadata` reaches get_metadata() in PyTorch; `manifest` is merged into the top of
-    sealift/manifest.json (toolchain, options).
+    sealift/manifest.json (toolchain, options). `shared_weights` are those of the models that have None for theirs.
 
     Errors: E-FILE-001 where the place cannot be written, E-FILE-002 where the disk is full, E-PACKAGE-001 for a name that cannot be a
     member's, E-PACKAGE-004 for two models of one name. Whatever is raised, KeyboardInterrupt too, no temporary file stays behind."""
@@ -58,9 +61,9 @@ def write_package(
     _check_names(models, extra_files or {})
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
-        needed = _needed_bytes(models, extra_files or {})
+        needed = _needed_bytes(models, extra_files or {}) + _weights_bytes(_shared(shared_weights))
         with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "w+b", buffering=_CHUNK_BYTES) as file:
-            _write_members(_Archive(file, target.stem), models, metadata or {}, extra_files or {}, manifest or {})
+            _write_members(_Archive(file, target.stem), models, metadata or {}, extra_files or {}, manifest or {}, shared_weights)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
@@ -87,12 +90,19 @@ def _write_members(
     metadata: Mapping[str, str],
     extra_files: Mapping[str, bytes],
     manifest: Mapping[str, Any],
+    shared_weights: Sequence[tuple[int, Buffer]],
 ) -> None:
     archive.add("archive_format", b"pt2")
     archive.add("archive_version", b"0")
     archive.add("byteorder", b"little")
     archive.add(".data/version", b"6\n")
     described: list[dict[str, Any]] = []
+    shared: dict[str, Any] = {}
+    if shared_weights:
+        everything = _shared(shared_weights)
+        total = _weights_bytes(everything)
+        shared = {"weights": archive.add_stream(SHARED_WEIGHTS, total, _weight_chunks(everything, total), "crc32c").described()}
+    schema = SCHEMA_SHARED if shared else SCHEMA
     for model in models:
         base = f"data/aotinductor/{model.name}/{model.name}"
         library = archive.add(f"{base}.wrapper.so", model.library)
@@ -100,14 +110,16 @@ def _write_members(
         archive.add(f"{base}.wrapper_metadata.json", _json({**metadata, "AOTI_DEVICE_KEY": "cpu"}))
         entry: dict[str, Any] = {**model.manifest, "name": model.name, "library": library.described()}
         weights_bytes = _weights_bytes(model)
-        if weights_bytes:
+        if model.weights is None:
+            entry |= shared
+        elif weights_bytes:
             entry["weights"] = archive.add_stream(f"{base}.weights.bin", weights_bytes, _weight_chunks(model, weights_bytes), "crc32c").described()
         described.append(entry)
-    top = {**manifest, "schema": {"major": SCHEMA[0], "minor": SCHEMA[1]}, "metadata": dict(metadata), "models": described}
+    top = {**manifest, "schema": {"major": schema[0], "minor": schema[1]}, "metadata": dict(metadata), "models": described}
     archive.add("sealift/manifest.json", _json(top))
     for name in sorted(extra_files):
         archive.add(f"extra/{name}", extra_files[name])
-    lines = [f"sealift-seal {SCHEMA[0]}.{SCHEMA[1]}", *(member.seal_line() for member in archive.members)]
+    lines = [f"sealift-seal {schema[0]}.{schema[1]}", *(member.seal_line() for member in archive.members)]
     archive.add("sealift/seal", ("\n".join(lines) + "\n").encode())
     archive.finish()
 
@@ -148,11 +160,15 @@ def _size_of(content: Buffer | Path) -> int:
 
 
 def _weights_bytes(model: PackagedModel) -> int:
-    parts = [(0, model.weights)] if isinstance(model.weights, Path) else model.weights
+    parts = [(0, model.weights)] if isinstance(model.weights, Path) else model.weights or ()
     size = max((offset + _size_of(data) for offset, data in parts), default=0)
     if model.weights_bytes is not None and model.weights_bytes < size:
         raise PackageError(f"model {model.name!r}: weights take {size} bytes, weights_bytes says {model.weights_bytes}")
     return size if model.weights_bytes is None else model.weights_bytes
+
+
+def _shared(weights: Sequence[tuple[int, Buffer]]) -> PackagedModel:
+    return PackagedModel("of all models", b"", weights)
 
 
 def _needed_bytes(models: Sequence[PackagedModel], extra_files: Mapping[str, bytes]) -> int:
@@ -167,7 +183,7 @@ def _weight_chunks(model: PackagedModel, total: int) -> Iterator[Buffer]:
             yield chunk
             at += len(chunk)
     else:
-        for offset, data in model.weights:
+        for offset, data in model.weights or ():
             if offset < at or offset % ALIGNMENT_BYTES:
                 raise PackageError(f"model {model.name!r}: a weight at {offset} is not aligned or overlaps the one that ends at {at}")
             yield from _zeros(offset - at)

@@ -9,7 +9,7 @@ from sealift.diag.loc import union
 from sealift.ir.dim import ONE
 from sealift.ir.loop.operands import is_identity
 from sealift.ir.loop.rewrite import count_readers, stage_loads
-from sealift.ir.loop.types import Call, Kernel, Loops, Map, Stage
+from sealift.ir.loop.types import Call, Kernel, Loops, Map, Stage, outputs_of
 from sealift.ir.loop.vector_axis import vector_axis
 from sealift.passes.group_rows import may_move_behind
 
@@ -18,7 +18,7 @@ def attach_epilogues(loops: Loops) -> Loops:
     """h = gemm(x, w); y[i, j] = h[i, j] * g[i, j] * 2   ==>   one kernel: gemm, whose tiles are handed to the second stage
 
     Refuses when the product has a second reader, when the stage walks it in another shape, for what is no plain store, and when a state
-    that the product reads is written between the two.
+    that the product reads is written between the two, or by the stage.
     """
     readers = count_readers(loops)
     products: dict[str, int] = {}
@@ -27,7 +27,8 @@ def attach_epilogues(loops: Loops) -> Loops:
         stage = kernel.stages[0]
         position = _product_of(stage, products, readers) if len(kernel.stages) == 1 else None
         product = kernels[position] if position is not None else None
-        if position is not None and product is not None and may_move_behind(product, kernels[position + 1 :]):
+        reads_own = product is not None and any(load.buffer in outputs_of(stage) for load in stage_loads(product.stages[0]))
+        if position is not None and product is not None and not reads_own and may_move_behind(product, kernels[position + 1 :]):
             kernels[position] = None
             ops = tuple(dict.fromkeys((*product.ops, *kernel.ops)))
             kernel = Kernel(kernel.name, (*product.stages, stage), 0, ops, union((product.loc, kernel.loc)))

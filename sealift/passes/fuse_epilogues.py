@@ -50,7 +50,7 @@ def fuse_epilogues(loops: Loops, templates: Mapping[str, Template]) -> Loops:
     """h = gemm(x, w, b); y = gelu(h) + r   ==>   y = gemm(x, w, b, residual=r, activation=gelu)
 
     Refuses when the product has a second reader, when shapes differ, for whatever is outside the closed set, and when a state that the
-    product reads is written between the two.
+    product reads is written between the two, or would be written while the product reads it.
     """
     readers = count_readers(loops)
     products: dict[str, tuple[int, Call]] = {}
@@ -62,7 +62,8 @@ def fuse_epilogues(loops: Loops, templates: Mapping[str, Template]) -> Loops:
         elif isinstance(stage, Map):
             fused = _fuse(stage, products, readers, templates)
             product = kernels[fused[0]] if fused is not None else None
-            if fused is not None and product is not None and may_move_behind(product, kernels[fused[0] + 1 :]):
+            reads_own = fused is not None and any(o.load.buffer in fused[1].outs for _, o in fused[1].operands)
+            if fused is not None and product is not None and not reads_own and may_move_behind(product, kernels[fused[0] + 1 :]):
                 position, call = fused
                 kernels[position] = None
                 ops = tuple(dict.fromkeys((*product.ops, *kernel.ops)))

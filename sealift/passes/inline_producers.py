@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sealift.diag.loc import union
 from sealift.ir.dim import Dim, Sym, is_at_most, product
-from sealift.ir.loop.expr import CheckIndex, Expr, Index, Inside, Load, Op, rewrite, substitute
+from sealift.ir.loop.expr import CheckIndex, Expr, Index, Inside, Load, Op, loads, rewrite, substitute
 from sealift.ir.loop.operands import accepts, is_identity
 from sealift.ir.loop.prim import Prim
 from sealift.ir.loop.rewrite import count_readers, map_expressions, stage_loads, used_buffers
@@ -33,6 +34,7 @@ class _Definition:
     kernel: Kernel
     cost: int
     num_loads: int
+    versions: tuple[tuple[str, int], ...]  # of the states it reads: how often each was written when it was computed
 
 
 def inline_producers(loops: Loops) -> Loops:
@@ -40,35 +42,39 @@ def inline_producers(loops: Loops) -> Loops:
 
     Refuses where the producer is costly and would run more often, where a gathered index does not fit the producer's index arithmetic,
     where a kernel family cannot read through the view, and where a guarded load would meet a value that can fail the run: outside the
-    guard its operands are no data of the user's.
+    guard its operands are no data of the user's. A producer that reads a state stays where it is once the state is written again, and is
+    not computed inside a stage that writes the state, but for one that reads each element just before it writes it.
     """
     writers = Counter(b.name for k in loops.kernels for s in k.stages for b in outputs_of(s))
-    states = {s.name for s, _ in loops.state_updates}
+    versions = {s.name: 0 for s, _ in loops.state_updates}
     readers = count_readers(loops)
     definitions: dict[str, _Definition] = {}
     kernels: list[Kernel] = []
     for kernel in loops.kernels:
-        inlined = _inline_into(kernel, definitions, readers)
+        inlined = _inline_into(kernel, definitions, readers, versions)
         kernels.append(inlined)
         (stage,) = inlined.stages
-        if _is_definition(stage, writers, states):
+        if _is_definition(stage, writers):
             assert isinstance(stage, Map)
-            definitions[stage.out.name] = _Definition(stage, inlined, _cost(stage.value), len(stage_loads(stage)))
+            sources = stage_loads(stage)
+            read = {load.buffer.name: versions[load.buffer.name] for load in sources if load.buffer.name in versions}
+            definitions[stage.out.name] = _Definition(stage, inlined, _cost(stage.value), len(sources), tuple(read.items()))
+        for b in outputs_of(stage):
+            if b.name in versions:
+                versions[b.name] += 1
     live = _without_dead(kernels, loops)
     if len(live) == len(loops.kernels) and all(a is b for a, b in zip(live, loops.kernels)):
         return loops
     return replace(loops, kernels=tuple(live), buffers=used_buffers(loops, live))
 
 
-def _is_definition(stage: Stage, writers: Counter[str], states: set[str]) -> bool:
+def _is_definition(stage: Stage, writers: Counter[str]) -> bool:
     if not isinstance(stage, Map) or stage.combine is not None or stage.out.kind != "temp" or writers[stage.out.name] != 1:
         return False
-    if any(load.buffer.name in states for load in stage_loads(stage)):
-        return False  # a state is overwritten at the end of the run: its readers stay where they are
     return is_identity(stage.index, stage.axes)
 
 
-def _inline_into(kernel: Kernel, definitions: dict[str, _Definition], readers: Counter[str]) -> Kernel:
+def _inline_into(kernel: Kernel, definitions: dict[str, _Definition], readers: Counter[str], versions: Mapping[str, int]) -> Kernel:
     (stage,) = kernel.stages
     used: list[Kernel] = []
 
@@ -76,10 +82,10 @@ def _inline_into(kernel: Kernel, definitions: dict[str, _Definition], readers: C
         if not isinstance(e, Load) or e.buffer.name not in definitions:
             return e
         definition = definitions[e.buffer.name]
-        if not _worth_it(definition, stage, readers[e.buffer.name]):
+        if not _worth_it(definition, stage, readers[e.buffer.name]) or not _is_current(definition, versions):
             return e
         inlined = inline_load(e, definition.stage)
-        if inlined is None:
+        if inlined is None or not _may_stand_in(inlined, stage, versions):
             return e
         used.append(definition.kernel)
         return inlined
@@ -88,10 +94,10 @@ def _inline_into(kernel: Kernel, definitions: dict[str, _Definition], readers: C
         operands = []
         for role, operand in stage.operands:
             definition = definitions.get(operand.load.buffer.name)
-            if definition is not None and isinstance(definition.stage.value, Load):
+            if definition is not None and isinstance(definition.stage.value, Load) and _is_current(definition, versions):
                 load = inline_load(operand.load, definition.stage)
                 candidate = replace(operand, load=load) if isinstance(load, Load) else None
-                if candidate is not None and accepts(stage, role, candidate):
+                if candidate is not None and accepts(stage, role, candidate) and _may_stand_in(candidate.load, stage, versions):
                     used.append(definition.kernel)
                     operand = candidate
             operands.append((role, operand))
@@ -103,6 +109,20 @@ def _inline_into(kernel: Kernel, definitions: dict[str, _Definition], readers: C
     sources = [*dict.fromkeys(used), kernel]
     ops = tuple(dict.fromkeys(op for k in sources for op in k.ops))
     return replace(kernel, stages=(new_stage,), ops=ops, loc=union(k.loc for k in sources))
+
+
+def _is_current(definition: _Definition, versions: Mapping[str, int]) -> bool:
+    return all(versions[name] == version for name, version in definition.versions)
+
+
+def _may_stand_in(value: Expr, stage: Stage, versions: Mapping[str, int]) -> bool:
+    """Whether the stage does not write, elsewhere than where it reads it, a state that the value is made of."""
+    written = {b.name for b in outputs_of(stage) if b.name in versions}
+    reads = [load for load in loads(value) if load.buffer.name in written] if written else []
+    if not reads:
+        return True
+    in_place = isinstance(stage, Map) and stage.combine is None and is_identity(stage.index, stage.axes)
+    return in_place and all(is_identity(load.index, stage.axes) for load in reads if not isinstance(stage, Call))
 
 
 def _worth_it(definition: _Definition, reader: Stage, num_readers: int) -> bool:

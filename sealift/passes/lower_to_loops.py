@@ -7,7 +7,7 @@ from typing import Any
 
 from sealift.diag.errors import CompileError, InternalError
 from sealift.ir.dim import ONE
-from sealift.ir.graph.types import Graph, Node, State, Value
+from sealift.ir.graph.types import Graph, InputUpdate, Node, State, Value
 from sealift.ir.loop.expr import Buffer, Load
 from sealift.ir.loop.operands import accepts
 from sealift.ir.loop.rewrite import replace_buffers
@@ -18,9 +18,9 @@ from sealift.ops.lang import Builder, Tensor, whole
 def lower_to_loops(graph: Graph) -> Loops:
     """%y = aten.relu(%x)   ==>   kernel y: for i0, i1: y[i0, i1] = select(x[i0, i1] < 0, 0, x[i0, i1])
 
-    Outputs that are inputs stay aliases; an output that is a constant, a state or another output gets a copy of its own. The last kernels
-    write the states, so that to passes an update is a value like any other. What lies in an order that a kernel family cannot walk (eager's
-    strides) is copied before the call or after it.
+    Outputs that are inputs stay aliases; an output that is a constant, a state, an input that changes or another output gets a copy of its
+    own. The last kernels write the states and the inputs that change, so that to passes an update is a value like any other. What lies in an
+    order that a kernel family cannot walk (eager's strides) is copied before the call or after it.
     """
     lowering = _Lowering({}, [], [])
     for v in graph.inputs:
@@ -33,10 +33,13 @@ def lower_to_loops(graph: Graph) -> Loops:
     given = {v.name for v in (*graph.inputs, *(c.value for c in graph.constants), *(s.value for s in graph.states))}
     for node in graph.nodes:
         lowering.lower_node(node, wanted - given)
-    outputs = _outputs(graph, lowering, given)
-    states = [(lowering.buffers[s.value.name], lowering.state_update(s)) for s in graph.states]
+    changed = {u.value.name for u in graph.input_updates}
+    outputs = _outputs(graph, lowering, given, changed)
+    updated: list[State | InputUpdate] = [*graph.states, *graph.input_updates]
+    states = [(lowering.buffers[s.value.name], lowering.kept(s)) for s in updated]
     for state, new in states:
-        lowering.kernels.append(_copy_kernel(new, state, f"keep_{state.name}"))
+        if new is not state:
+            lowering.kernels.append(_copy_kernel(new, state, f"keep_{state.name}"))
     inputs = tuple(lowering.buffers[v.name] for v in graph.inputs)
     kept = {b.name for b in (*inputs, *(o for o in outputs if o is not None))}
     others = [b for b in (*lowering.buffers.values(), *lowering.extra) if b.name not in kept]
@@ -44,10 +47,10 @@ def lower_to_loops(graph: Graph) -> Loops:
     return Loops(graph.name, graph.sizes, inputs, outputs, tuple(dict.fromkeys(others)), tuple(lowering.kernels), updates)
 
 
-def _outputs(graph: Graph, lowering: _Lowering, given: set[str]) -> tuple[Buffer | None, ...]:
+def _outputs(graph: Graph, lowering: _Lowering, given: set[str], changed: set[str]) -> tuple[Buffer | None, ...]:
     outputs: list[Buffer | None] = []
     used: set[str] = set()
-    input_names = {v.name for v in graph.inputs}
+    input_names = {v.name for v in graph.inputs} - changed
     for position, v in enumerate(graph.outputs):
         if v is None:
             outputs.append(None)
@@ -117,10 +120,11 @@ class _Lowering:
             name = node.outputs[0].name if position == len(stages) - 1 else f"{node.outputs[0].name}_{position}"
             self.kernels.append(Kernel(name, (stage,), 0, (node.op.name,), node.loc))
 
-    def state_update(self, state: State) -> Buffer:
-        """What the state becomes; a copy where that is another state, which may have been overwritten by then."""
+    def kept(self, state: State | InputUpdate) -> Buffer:
+        """What the state becomes: itself where it stays as it is, a copy where that is another state or input, which may have been
+        overwritten by then."""
         update = self.buffers[state.update.name]
-        if update.kind != "state" or state.update == state.value:
+        if update.kind not in ("state", "input") or state.update == state.value:
             return update
         copy = Buffer(f"{state.value.name}.update", update.dtype, update.shape)
         self.kernels.append(_copy_kernel(update, copy, copy.name))

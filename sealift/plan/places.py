@@ -13,7 +13,7 @@ def places_of(kernel: Kernel, loops: Loops, plan: MemoryPlan) -> list[dict[str, 
     """For each buffer that the kernel leaves behind: the value's name, its type, and "arena" (the offset in bytes, an expression of the
     sizes), "output" or "state" (its position). Rows, which live inside the kernel, are left out."""
     outputs = {b.name: i for i, b in enumerate(loops.outputs) if b is not None}
-    states = {state.name: i for i, (state, _) in enumerate(loops.state_updates)}
+    states = {state.name: i for i, state in enumerate(s for s, _ in loops.state_updates if s.kind == "state")}
     offsets = {slot.buffer: plan.offsets[slot.share] for slot in plan.slots}
     written = dict.fromkeys(b for stage in kernel.stages for b in outputs_of(stage))
     found: list[dict[str, Any]] = []

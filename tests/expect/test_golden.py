@@ -12,6 +12,7 @@ from sealift.backends.cpp.model import emit_sources
 from sealift.ir.graph.verify import verify
 from sealift.ops.lang import Builder, whole
 from sealift.options import Options
+from sealift.package.shelf import WeightShelf
 from sealift.passes.lower_to_loops import lower_to_loops
 from sealift.plan.memory import plan_memory
 from sealift.targets.isa import BY_NAME
@@ -34,7 +35,7 @@ def test_golden_levels(name: str) -> None:
     optimized = pipeline.optimize(lowered, steps)
     plan = plan_memory(optimized)
     kernels = emit_kernels(optimized, plan)
-    weights, _ = pipeline._store_weights(imported(graph), kernels)
+    weights = pipeline._store_weights(imported(graph), kernels, WeightShelf())
     source = emit_sources(graph, optimized, kernels, plan, weights, list(BY_NAME.values()), "sealift, g++")
     assert_golden(
         name,

@@ -243,7 +243,7 @@ def test_weights_can_be_left_unverified(package: Path) -> None:
 
 
 def test_newer_schemas_are_refused(package: Path, tmp_path: Path) -> None:
-    for schema in ("2.0", "1.1", "0.9"):
+    for schema in ("2.0", "1.2", "0.9"):
         newer = rezip(
             package,
             tmp_path / "newer.pt2",

@@ -293,35 +293,47 @@ def test_refuses_two_writers_reductions_and_outputs() -> None:
     )
 
 
-def test_readers_of_a_state_stay_where_they_are() -> None:
-    """The state is overwritten before y is computed: old + 1 must not move behind that."""
-    unchanged(
-        inline_producers,
-        """
-        loops m()
-        inputs
-          input %x: f32[3]
-        buffers
-          state %s: f32[3]
-          temp %old: f32[3]
-          temp %new: f32[3]
-        outputs
-          output %y: f32[3]
-        kernel old []
-          map %old[i0] for i0 < 3
-            = add(%s[i0], 1.0:f32)
-        kernel new []
-          map %new[i0] for i0 < 3
-            = mul(exp(%s[i0]), %x[i0])
-        kernel keep []
-          map %s[i0] for i0 < 3
-            = %new[i0]
-        kernel y []
-          map %y[i0] for i0 < 3
-            = neg(%old[i0])
-        state %s <- %new
-        """,
-    )
+STATE = """
+    loops m()
+    inputs
+      input %x: f32[3]
+    buffers
+      state %s: f32[3]
+      temp %old: f32[3]
+      temp %new: f32[3]
+      temp %back: f32[3]
+    outputs
+      output %y: f32[3]
+      output %z: f32[3]
+    kernel old []
+      map %old[i0] for i0 < 3
+        = add(%s[i0], 1.0:f32)
+    kernel new []
+      map %new[i0] for i0 < 3
+        = mul(exp(%s[i0]), %x[i0])
+    kernel back []
+      map %back[i0] for i0 < 3
+        = add(%s[(2 - i0)], 1.0:f32)
+    kernel z []
+      map %z[i0] for i0 < 3
+        = neg(%old[i0])
+    kernel keep []
+      map %s[i0] for i0 < 3
+        = add({kept}, 1.0:f32)
+    kernel y []
+      map %y[i0] for i0 < 3
+        = neg(%old[i0])
+    state %s <- %s
+"""
+
+
+@pytest.mark.parametrize(("kept", "becomes"), [("%new[i0]", "mul(exp(%s[i0]), %x[i0])"), ("%back[i0]", "%back[i0]")])
+def test_readers_of_a_state_do_not_move_behind_its_update(kept: str, becomes: str) -> None:
+    """z is computed before the state is overwritten, y after it; each element may be read just before it is written, no other one."""
+    text = kernels(changed(inline_producers, STATE.format(kept=kept)))
+    assert "map %z[i0] for i0 < 3\n    = neg(add(%s[i0], 1.0:f32))" in text
+    assert f"map %s[i0] for i0 < 3\n    = add({becomes}, 1.0:f32)" in text
+    assert text.endswith("map %y[i0] for i0 < 3\n    = neg(%old[i0])\nstate %s <- %s")
 
 
 GEMM = """

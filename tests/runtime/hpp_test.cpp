@@ -70,6 +70,30 @@ TEST(keeps_state) {
   CHECK_EQUAL(run(context), 2.0f);
 }
 
+TEST(sessions_share_state) {
+  const sealift::Package package_of_two(package("session"));
+  CHECK_EQUAL(package_of_two.size(), std::size_t{2});
+  CHECK(package_of_two.model("once").name() == "once" && package_of_two.model(0).name() == "again");
+  sealift::Session session(package_of_two);
+  std::vector<float> x(4, 1), y(4);
+  auto run = [&](sealift::Session &s, const std::string &name) {
+    s.context(name).run_into({sealift::view(x, {4})}, {sealift::view(y, {4})});
+    return y[0];
+  };
+  CHECK_EQUAL(run(session, "once"), 2.0f);
+  CHECK_EQUAL(run(session, "again"), 3.0f);
+  sealift::Session clone = session.clone();
+  CHECK_EQUAL(run(session, "once"), 4.0f);
+  CHECK_EQUAL(run(clone, "once"), 4.0f);
+  session.reset();
+  CHECK_EQUAL(run(session, "again"), 2.0f);
+  CHECK_EQUAL(run(clone, "again"), 5.0f);
+  CHECK(thrown(sealift::ArgumentError(SEALIFT_OK, ""), [&] { session.context("once").clone(); }));
+  CHECK(thrown(sealift::PackageError(SEALIFT_OK, ""), [&] { session.context("never"); }));
+  CHECK(thrown(sealift::PackageError(SEALIFT_OK, ""), [&] { package_of_two.model("never"); }));
+  CHECK(sealift::Model(package("changes")).is_changed(0) && !sealift::Model(package("changes")).is_changed(1));
+}
+
 TEST(replaces_constants) {
   sealift::Model model(package("linear"));
   sealift::Context context(model);

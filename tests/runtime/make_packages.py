@@ -16,6 +16,9 @@ def model(kind: str, library: str | None = None) -> Model:
 for kind in WEIGHTS:
     make_archive({"model": model(kind)}, extra={"note.txt": b"hello"}).seal().write(output / f"{kind}.pt2")
 make_archive({"encoder": model("linear"), "state": model("state")}).seal().write(output / "two.pt2")
+shared = make_archive({"again": Model(model("state").library), "once": Model(model("state").library)})
+shared.members["data/constants/sealift.weights.bin"] = WEIGHTS["state"]
+shared.seal("1.1").write(output / "session.pt2")
 make_archive({"model": model("linear", "serial")}).seal().write(output / "serial.pt2")
 make_archive({"model": model("linear", "isa")}).seal().write(output / "isa.pt2")
 make_archive({"model": model("linear", "abi")}).seal().write(output / "abi.pt2")

@@ -95,6 +95,7 @@ WEIGHTS = {
     "state": floats(1.0, 2.0, 3.0, 4.0) + bytes(48),
     "errors": floats(0.5, 1.5, 2.5, 3.5, 4.5) + bytes(44),
     "shapes": b"",
+    "changes": b"",
 }
 
 

@@ -405,6 +405,106 @@ TEST(state_belongs_to_the_context) {
   sealift_context_destroy(clone);
 }
 
+TEST(models_of_a_session_share_their_state) {
+  char err[512];
+  sealift_package *opened = nullptr;
+  CHECK_EQUAL(static_cast<int>(sealift_package_open(package("session").c_str(), nullptr, &opened, err, sizeof err)), 0);
+  CHECK_EQUAL(sealift_package_num_models(opened), 2);
+  CHECK_EQUAL(std::string(sealift_model_name(sealift_package_model(opened, 0))), "again");
+  CHECK(sealift_package_model(opened, 2) == nullptr && sealift_package_model(opened, -1) == nullptr);
+  CHECK(sealift_package_find(opened, "once") == sealift_package_model(opened, 1) && sealift_package_find(opened, "never") == nullptr);
+  sealift_session *session = nullptr, *clone = nullptr;
+  CHECK_EQUAL(static_cast<int>(sealift_session_create(opened, &session, err, sizeof err)), 0);
+  sealift_context *alone = nullptr;
+  CHECK_EQUAL(static_cast<int>(sealift_context_create(sealift_package_model(opened, 0), &alone, err, sizeof err)), 0);
+  sealift_package_close(opened);  // the session keeps what it needs
+  Floats x({4}, F32), y({4}, F32);
+  for (float &value : x.data) value = 1;
+  auto run = [&](sealift_context *context) {
+    CHECK_EQUAL(static_cast<int>(run_into(context, {x.tensor}, {y.tensor})), 0);
+    return y.data[3];
+  };
+  sealift_context *again = sealift_session_context(session, 0), *once = sealift_session_context(session, 1);
+  CHECK(sealift_session_context(session, 2) == nullptr);
+  CHECK_EQUAL(run(again), 5.0f);
+  CHECK_EQUAL(run(once), 6.0f);
+  CHECK_EQUAL(run(alone), 5.0f);
+  CHECK_EQUAL(static_cast<int>(sealift_session_clone(session, &clone, err, sizeof err)), 0);
+  CHECK_EQUAL(run(again), 7.0f);
+  CHECK_EQUAL(run(sealift_session_context(clone, 1)), 7.0f);
+  CHECK_EQUAL(run(sealift_session_context(clone, 0)), 8.0f);
+  sealift_context *refused = nullptr;
+  EXPECT_ERROR(sealift_context_clone(once, &refused, err, sizeof err), SEALIFT_ERROR_ARGUMENT, err, "clone the session");
+  CHECK_EQUAL(static_cast<int>(sealift_context_reset(once, err, sizeof err)), 0);  // all of it
+  CHECK_EQUAL(run(again), 5.0f);
+  CHECK_EQUAL(static_cast<int>(sealift_session_reset(session, err, sizeof err)), 0);
+  CHECK_EQUAL(run(once), 5.0f);
+  CHECK_EQUAL(run(sealift_session_context(clone, 0)), 9.0f);
+  sealift_context_destroy(once);  // the session's: left alone
+  CHECK_EQUAL(run(once), 6.0f);
+  sealift_session_destroy(session);
+  sealift_session_destroy(clone);
+  sealift_session_destroy(nullptr);
+  sealift_context_destroy(alone);
+  EXPECT_ERROR(sealift_package_open(package("missing").c_str(), nullptr, &opened, err, sizeof err), SEALIFT_ERROR_FILE, err, "missing");
+  CHECK(opened == nullptr);
+  sealift_package_close(nullptr);
+}
+
+TEST(a_session_takes_turns) {
+  char err[512];
+  sealift_package *opened = nullptr;
+  sealift_session *session = nullptr;
+  CHECK_EQUAL(static_cast<int>(sealift_package_open(package("session").c_str(), nullptr, &opened, err, sizeof err)), 0);
+  CHECK_EQUAL(static_cast<int>(sealift_session_create(opened, &session, err, sizeof err)), 0);
+  std::atomic<int> done{0};
+  auto work = [&](int which) {
+    Floats x({4}, F32), y({4}, F32);
+    for (float &value : x.data) value = 1;
+    for (int i = 0; i < 2000; ++i) {
+      const sealift_status status = run_into(sealift_session_context(session, which), {x.tensor}, {y.tensor});
+      CHECK(status == SEALIFT_OK || status == SEALIFT_ERROR_BUSY);
+      done += status == SEALIFT_OK;
+    }
+  };
+  std::thread one(work, 0), two(work, 1);
+  one.join();
+  two.join();
+  Floats x({4}, F32), y({4}, F32);
+  CHECK_EQUAL(static_cast<int>(run_into(sealift_session_context(session, 0), {x.tensor}, {y.tensor})), 0);
+  CHECK_EQUAL(y.data[0], 1.0f + static_cast<float>(done.load()));  // every run that was let in counted once
+  sealift_session_destroy(session);
+  sealift_package_close(opened);
+}
+
+TEST(inputs_that_the_model_changes) {
+  Handle h(package("changes"));
+  CHECK_EQUAL(sealift_input_is_changed(h.model, 0), 1);
+  CHECK_EQUAL(sealift_input_is_changed(h.model, 1), 0);
+  CHECK_EQUAL(sealift_input_is_changed(h.model, 7), 0);
+  std::string text;
+  Floats x({2, 4}, F32), turned({2, 4}, F32, {1, 2}), z({4}, F32), y({4}, F32);
+  for (std::size_t i = 0; i < 8; ++i) x.data[i] = static_cast<float>(i);
+  for (int row = 0; row < 2; ++row)
+    for (int j = 0; j < 4; ++j) turned.data[static_cast<std::size_t>(row + 2 * j)] = static_cast<float>(row * 4 + j);
+  for (int round = 0; round < 3; ++round) {
+    for (Floats *given : {&x, &turned}) {  // in place, and through a copy that goes back
+      CHECK_EQUAL(static_cast<int>(run_into(h.context, {given->tensor, z.tensor}, {y.tensor})), 0);
+      for (int j = 0; j < 4; ++j) CHECK_EQUAL(y.data[static_cast<std::size_t>(j)], static_cast<float>(4 + 2 * j + 2 * round));
+    }
+  }
+  for (std::size_t i = 0; i < 8; ++i) CHECK_EQUAL(x.data[i], static_cast<float>(i) + 3);
+  CHECK_EQUAL(turned.data[1], 7.0f);
+  DLTensor same = z.tensor, over = y.tensor;
+  same.data = x.data.data() + 4;
+  EXPECT_ERROR(run_into(h.context, {x.tensor, same}, {y.tensor}, &text), SEALIFT_ERROR_OUTPUT, text, "shares memory with input 'z'");
+  over.data = x.data.data();
+  EXPECT_ERROR(run_into(h.context, {x.tensor, z.tensor}, {over}, &text), SEALIFT_ERROR_OUTPUT, text, "'x', which the model changes");
+  Floats spread({2, 4}, F32, {0, 1});
+  EXPECT_ERROR(run_into(h.context, {spread.tensor, z.tensor}, {y.tensor}, &text), SEALIFT_ERROR_OUTPUT, text, "let elements overlap");
+  for (std::size_t i = 0; i < 8; ++i) CHECK_EQUAL(x.data[i], static_cast<float>(i) + 3);
+}
+
 TEST(constants_are_replaced_and_swapped) {
   Handle h(package("linear"));
   Floats x({8, 4}, F32), y({8, 3}, F32), bias({3}, F32), weight({3, 4}, F32, {1, 3});

@@ -2,6 +2,7 @@
  *
  *   MODEL_LINEAR  y [batch, 3] = x [batch, 4] @ w [3, 4]^T + b [3], batch 1..1024; w lies in panels; rows in parallel
  *   MODEL_STATE   y [4] = x [4] + total; total += x: a running sum that belongs to the context
+ *   MODEL_CHANGES y [] = sum of x [2, 4] before x += 1: an input that the model changes; z [4] is another input, added to y
  *   MODEL_ERRORS  y [n] = table[i] for i [n], n 0..64; a negative index is an assertion's or, below -99, a division's failure
  *   MODEL_SHAPES  a [s, 4], b [2*s], c [s] -> (a itself, None, a transposed in memory order, sum of b as 0-d int64), s 0..8
  */
@@ -147,6 +148,49 @@ static int32_t run(sealift_frame *frame) {
   return 0;
 }
 
+#elif defined(MODEL_CHANGES)
+enum { TWO,
+       FOUR,
+       ARENA,
+       SCRATCH,
+       NUM_SIZES };
+static const int32_t x_shape[] = {TWO, FOUR}, z_shape[] = {FOUR};
+static const char *const x_text[] = {"2", "4"}, *const z_text[] = {"4"};
+static const sealift_tensor_spec inputs[] = {{"x", SEALIFT_FLOAT32, 2, x_shape, x_text, NULL, 0, -1}, {"z", SEALIFT_FLOAT32, 1, z_shape, z_text, NULL, 0, -1}};
+static const sealift_tensor_spec outputs[] = {{"y", SEALIFT_FLOAT32, 1, z_shape, z_text, NULL, 0, -1}};
+static const sealift_symbol_spec symbols[1];
+#define NUM_SYMBOLS 0
+static const sealift_constant_spec constants[1];
+static const sealift_weight_spec weights[1];
+#define NUM_CONSTANTS 0
+#define WEIGHTS_BYTES 0
+#define NUM_STATES 0
+#define STATES NULL
+static const uint8_t changes_input[] = {1, 0};
+#define CHANGES_INPUT changes_input
+static const sealift_kernel_spec kernels[] = {{0, "k0_add", "aten.add_", "model.py:9"}};
+#define IN_LEAVES LEAF ", " LEAF
+#define OUT_TREE "[1, " LEAF "]"
+
+static void compute_sizes(int64_t *sizes) {
+  sizes[TWO] = 2;
+  sizes[FOUR] = 4;
+  sizes[ARENA] = sizes[SCRATCH] = 0;
+}
+
+static int32_t run(sealift_frame *frame) {
+  const uint64_t token = begin_kernel(frame, 0);
+  float *x = (float *)frame->inputs[0], *y = frame->outputs[0];
+  const float *z = frame->inputs[1];
+  for (int j = 0; j < 4; ++j) {
+    y[j] = z[j] + x[j] + x[4 + j];
+    x[j] += 1;
+    x[4 + j] += 1;
+  }
+  end_kernel(frame, 0, token);
+  return 0;
+}
+
 #elif defined(MODEL_ERRORS)
 enum { N,
        ARENA,
@@ -243,6 +287,9 @@ static int32_t run(sealift_frame *frame) {
 }
 #endif
 
+#ifndef CHANGES_INPUT
+#define CHANGES_INPUT NULL
+#endif
 #ifndef NUM_CONSTANTS
 #define NUM_CONSTANTS COUNT(constants)
 #endif
@@ -278,6 +325,7 @@ static const sealift_model_api api = {
     .isa_mask = MODEL_ISAS,
     .compute_sizes = compute_sizes,
     .run = {run, run, run, run},
+    .changes_input = CHANGES_INPUT,
 };
 
 EXPORT const sealift_model_api *sealift_model_get_api(uint32_t abi_version) {

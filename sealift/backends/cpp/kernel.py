@@ -60,7 +60,7 @@ class _KernelEmitter:
         self.by_text: dict[str, str] = {}
         self.inputs = {b.name: i for i, b in enumerate(loops.inputs)}
         self.outputs = {b.name: i for i, b in enumerate(loops.outputs) if b is not None and b.kind == "output"}
-        self.states = {s.name: i for i, (s, _) in enumerate(loops.state_updates)}
+        self.states = {s.name: i for i, s in enumerate(s for s, _ in loops.state_updates if s.kind == "state")}
         self.slots = {s.buffer: plan.offsets[s.share] for s in plan.slots}
 
     def emit(self) -> KernelSource:
@@ -125,6 +125,8 @@ class _KernelEmitter:
 
     def _void(self, b: Buffer, layout: int, writable: bool, groups: int = 0) -> str:
         place = self.place(b, layout, groups)
+        if b.kind == "input" and writable:  # one that the model changes
+            return f"const_cast<void *>({place})"
         return f"static_cast<{'' if writable else 'const '}void *>({place})" if place.startswith("frame->arena") else place
 
     # ---- loops ----

@@ -195,6 +195,9 @@ def _model_unit(
     ]
     heads = list(tables)
     includes = "\n".join(['#include "kernels/loops/loops.h"', *family_includes(loops)])
+    changed = {s.name for s, _ in loops.state_updates if s.kind == "input"}
+    if changed:
+        parts.append(_array("uint8_t", "changes_input", [str(int(b.name in changed)) for b in loops.inputs]))
     body = "\n".join(p for p in parts if p)
     return f"""// {graph.name}: what the library says about itself.
 #include "sealift_model.h"
@@ -222,6 +225,7 @@ const sealift_model_api api = {{
   {weights_bytes}u, {arena_slot}, {scratch_slot}, {sum(1 << isa.number for isa in isas)}u,
   compute_sizes,
   {{{", ".join(runs.get(i, "nullptr") for i in range(4))}}},
+  {"changes_input" if changed else "nullptr"},
 }};
 
 }}  // namespace

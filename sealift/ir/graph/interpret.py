@@ -24,7 +24,7 @@ def interpret(
     new_states: dict[str, Array] | None = None,
 ) -> list[Array | None]:
     """The outputs. `inputs` by value name, `weights` (and states) by fqn; `builder` and `tensor` are sealift.ops.lang's Builder and
-    whole. `new_states` receives, by fqn, what the run leaves in each state."""
+    whole. `new_states` receives, by fqn, what the run leaves in each state, and by name what it leaves in each input that it changes."""
     sizes = bind_sizes([(v.name, v.type.shape, np.shape(inputs[v.name])) for v in g.inputs], g.sizes)
     env: dict[str, Array] = {v.name: to_held(inputs[v.name], v.type.dtype) for v in g.inputs}
     for value, fqn in (*((c.value, c.fqn) for c in g.constants), *((s.value, s.fqn) for s in g.states)):
@@ -33,6 +33,7 @@ def interpret(
         run_node(node, env, sizes, builder, tensor, families)
     if new_states is not None:
         new_states.update({s.fqn: env[s.update.name] for s in g.states})
+        new_states.update({u.value.name: env[u.update.name] for u in g.input_updates})
     return [None if v is None else env[v.name] for v in g.outputs]
 
 

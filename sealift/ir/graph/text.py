@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from sealift.ir.dim import Dim, dim
-from sealift.ir.graph.types import Arg, Constant, Graph, Node, OpDef, State, TensorType, Value
+from sealift.ir.graph.types import Arg, Constant, Graph, InputUpdate, Node, OpDef, State, TensorType, Value
 from sealift.ir.text import (
     Cursor,
     arg_text,
@@ -44,7 +44,8 @@ _KINDS = ("parameter", "buffer", "tensor")
 
 def print_graph(g: Graph) -> str:
     lines = [f"graph {name_text(g.name)}({', '.join(size_text(s) for s in g.sizes)})"]
-    lines += [f"  input {declaration(v)}" for v in g.inputs]
+    becomes = {u.value.name: f" -> {value_name(u.update)}" for u in g.input_updates}
+    lines += [f"  input {declaration(v)}{becomes.get(v.name, '')}" for v in g.inputs]
     lines += [f"  {c.kind} {declaration(c.value)} = {quoted(c.fqn)}" for c in g.constants]
     lines += [f"  state {declaration(s.value)} = {quoted(s.fqn)} -> {value_name(s.update)}" for s in g.states]
     lines.append("{")
@@ -107,11 +108,15 @@ class _GraphParser:
         inputs: list[Value] = []
         constants: list[Constant] = []
         states: list[tuple[Value, str, str]] = []
+        changed: list[tuple[Value, str]] = []
         while not c.accept("{"):
             kind = c.name()
             value = self.declaration()
             if kind == "input":
                 inputs.append(value)
+                if c.accept("->"):
+                    c.expect("%")
+                    changed.append((value, c.name()))
                 continue
             c.expect("=")
             fqn = c.string()
@@ -145,6 +150,7 @@ class _GraphParser:
             names,
             specs["in_spec"],
             specs["out_spec"],
+            tuple(InputUpdate(value, self.value(update)) for value, update in changed),
         )
 
     def declaration(self) -> Value:

@@ -124,6 +124,14 @@ class State:
 
 
 @dataclass(frozen=True)
+class InputUpdate:
+    """An input that the model changes in place: the caller's tensor holds `update` when the run ends."""
+
+    value: Value
+    update: Value
+
+
+@dataclass(frozen=True)
 class Graph:
     name: str
     sizes: tuple[Sym, ...]  # the symbols of its shapes, in order of first use by the inputs
@@ -135,6 +143,7 @@ class Graph:
     output_names: tuple[str, ...] = ()
     in_spec: str = ""  # pytrees, as torch.utils._pytree.treespec_dumps writes them
     out_spec: str = ""
+    input_updates: tuple[InputUpdate, ...] = ()
 
     def __str__(self) -> str:
         from sealift.ir.graph.text import print_graph  # which imports this file

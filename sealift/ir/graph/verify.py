@@ -28,7 +28,8 @@ def verify(g: Graph, builder: MakeBuilder | None = None, tensor: MakeTensor | No
     3. a node's arguments are its operator's parameters, in their order, and none that is required is missing;
     4. sizes hold no symbol but `g.sizes`, whose names are distinct and whose bounds are lo <= hi;
     5. an order is a permutation of the dimensions;
-    6. outputs and state updates are defined, an update has its state's type, and names are distinct and one per output;
+    6. outputs and updates of states and inputs are defined, an update has its state's or input's type, an input has one at most, and
+       names are distinct and one per output;
     7. with `builder` and `tensor` given: a node's types are those its row gives for its arguments. Sizes are compared as
        expressions, and where these differ, by their values: export may write the same size in another way.
     """
@@ -109,6 +110,12 @@ class _Checker:
             self.use(s.update, f"= {s.fqn!r}".replace("'", '"'))
             if (s.update.type.dtype, s.update.type.shape) != (s.value.type.dtype, s.value.type.shape):
                 raise self.fail(6, f"state %{s.value.name} is {s.value.type}, its update {s.update.type}", declaration(s.value))
+        for u in self.g.input_updates:
+            self.use(u.update, declaration(u.value))
+            if u.value not in self.g.inputs or sum(other.value == u.value for other in self.g.input_updates) > 1:
+                raise self.fail(6, f"%{u.value.name} is no input, or changes twice", declaration(u.value))
+            if (u.update.type.dtype, u.update.type.shape) != (u.value.type.dtype, u.value.type.shape):
+                raise self.fail(6, f"input %{u.value.name} is {u.value.type}, its update {u.update.type}", declaration(u.value))
         for v in self.g.outputs:
             if v is not None:
                 self.use(v, "return")

@@ -63,10 +63,11 @@ def interpret(
     """
     sizes = bind_sizes([(b.name, b.shape, np.shape(values[b.name])) for b in loops.inputs], loops.sizes)
     env: dict[str, Array] = {}
+    written = {state.name for state, _ in loops.state_updates}
     for b in (*loops.inputs, *loops.buffers):
         if b.kind in ("input", "weight", "state"):
             held = to_held(values[b.name], b.dtype)
-            env[b.name] = np.array(held) if b.kind == "state" else held  # a state is written when the run ends
+            env[b.name] = np.array(held) if b.name in written else held
     for b in (*loops.buffers, *(o for o in loops.outputs if o is not None)):
         if ZERO in b.shape and b.name not in env:  # nobody has to write it
             env[b.name] = np.zeros([d.evaluate(sizes) for d in b.shape], numpy_dtype(b.dtype))

@@ -9,6 +9,7 @@ from sealift.ir.dim import ONE, ZERO, Dim, Sym
 from sealift.ir.dtype import DType
 from sealift.ir.graph.verify import broken
 from sealift.ir.loop.expr import Bound, Buffer, CheckIndex, Expr, Index, Inside, Load, Op
+from sealift.ir.loop.operands import is_identity
 from sealift.ir.loop.prim import COMPARISONS, ArgCombine, Combine, Prim
 from sealift.ir.loop.text import buffer_line, kernel_lines, stage_lines
 from sealift.ir.loop.types import Axis, Call, Kernel, Loops, Map, Operand, Reduce, Scan, Stage, outputs_of
@@ -38,7 +39,8 @@ def verify(loops: Loops) -> None:
     8. a row buffer is used in one kernel only, and has at least its row_dims dimensions;
     9. dtypes: a Map's and a Scan's value has its buffer's, a Reduce's too (an ArgCombine writes i64); ANY and ALL are of bool, SUM and
        PROD are not; primitives have the operands they are defined for;
-    10. a state's update has the state's dtype and shape.
+    10. a state's update has the state's dtype and shape; a state is of kind state, or an input that the model changes, the only written one;
+    11. a stage that writes a state reads it, if at all, at the very element that it writes, and no family reads what it writes.
     """
     _Checker(loops).run()
 
@@ -51,6 +53,7 @@ class _Checker:
         self.size_names = {s.name for s in loops.sizes}
         self.written: set[str] = set()
         self.row_kernel: dict[str, str] = {}
+        self.mutable = {s.name for s, _ in loops.state_updates}
         self.marker = ""
 
     def fail(self, number: int, message: str) -> InternalError:
@@ -74,7 +77,7 @@ class _Checker:
             self.check_listed(new)
             if new.name not in self.written:
                 raise self.fail(3, f"%{new.name} is never written")
-            if state.kind != "state" or (state.dtype, state.shape) != (new.dtype, new.shape):
+            if state.kind not in ("state", "input") or (state.dtype, state.shape) != (new.dtype, new.shape):
                 raise self.fail(10, f"{buffer_line(state)} cannot become {buffer_line(new)}")
 
     def declare(self, b: Buffer) -> None:
@@ -122,6 +125,7 @@ class _Checker:
                 if any(a.extent != b.extent for a, b in zip(stage.axes[:rows], first.axes[:rows], strict=True)):
                     raise self.fail(6, f"kernel {kernel.name}: the stage's first {rows} axes differ from the first stage's")
             loads = list(self.stage(stage))
+            self.in_place(stage, loads)
             self.used_in(kernel, [*(load.buffer for load in loads), *outputs_of(stage)])
             if rows and not isinstance(stage, Call):
                 uses = [(load.buffer, load.index, "read") for load in loads] + [(stage.out, _written_at(stage), "written again")]
@@ -133,9 +137,23 @@ class _Checker:
                 here.setdefault(stage.out.name, []).append((stage.axes[:rows], _written_at(stage)))
             for b in outputs_of(stage):
                 self.check_listed(b)
-                if b.kind in ("input", "weight"):
+                if b.kind in ("input", "weight") and b.name not in self.mutable:
                     raise self.fail(3, f"%{b.name}, of kind {b.kind}, is written")
                 self.written.add(b.name)
+
+    def in_place(self, stage: Stage, loads: Iterable[Load]) -> None:
+        own = {b.name for b in outputs_of(stage)}
+        for load in loads:
+            if load.buffer.name not in own:
+                continue
+            if (
+                not isinstance(stage, Map)
+                or stage.combine is not None
+                or load.guard
+                or not is_identity(stage.index, stage.axes)
+                or not is_identity(load.index, stage.axes)
+            ):
+                raise self.fail(11, f"%{load.buffer.name} is written while it is read elsewhere")
 
     def used_in(self, kernel: Kernel, buffers: Iterable[Buffer]) -> None:
         for b in buffers:

@@ -1,0 +1,41 @@
+"""The arrays of a weights file while it is made: each stored once, wherever it is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from sealift.package.crc32c import Buffer
+
+Array = NDArray[Any]
+ALIGN_BYTES = 64  # every array begins at a cache line
+
+
+def content_key(array: Array) -> Hashable:
+    """Equal for arrays of the same values, shape and dtype."""
+    return array.dtype.str, array.shape, hashlib.sha256(array.data.cast("B") if array.nbytes else b"").digest()
+
+
+class WeightShelf:
+    """Arrays in the order they came, at multiples of 64 bytes."""
+
+    def __init__(self) -> None:
+        self.arrays: list[tuple[int, Array]] = []  # (offset in bytes, array)
+        self.offsets: dict[Hashable, tuple[int, int]] = {}  # key -> (offset, size in bytes)
+        self.end_bytes = 0
+
+    def place(self, key: Hashable, make: Callable[[], Array]) -> tuple[int, int]:
+        """(offset, size in bytes) of the array called `key`, which is made when it is asked for first."""
+        if key not in self.offsets:
+            array = make()
+            self.offsets[key] = (self.end_bytes, array.nbytes)
+            self.arrays.append((self.end_bytes, array))
+            self.end_bytes += -(-array.nbytes // ALIGN_BYTES) * ALIGN_BYTES
+        return self.offsets[key]
+
+    def pieces(self) -> list[tuple[int, Buffer]]:
+        """What write_package takes."""
+        return [(offset, memoryview(array.data).cast("B")) for offset, array in self.arrays if array.nbytes]
