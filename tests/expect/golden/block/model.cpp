@@ -105,6 +105,7 @@ const sealift_model_api api = {
   19264u, 3, 4, 7u,
   compute_sizes,
   {sealift_baseline::run_block, sealift_avx2::run_block, sealift_avx512::run_block, nullptr},
+  nullptr,
 };
 
 }  // namespace

@@ -78,6 +78,7 @@ const sealift_model_api api = {
   216u, 4, 5, 7u,
   compute_sizes,
   {sealift_baseline::run_mixed, sealift_avx2::run_mixed, sealift_avx512::run_mixed, nullptr},
+  nullptr,
 };
 
 }  // namespace

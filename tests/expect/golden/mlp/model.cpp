@@ -70,6 +70,7 @@ const sealift_model_api api = {
   3396u, 3, 4, 7u,
   compute_sizes,
   {sealift_baseline::run_mlp, sealift_avx2::run_mlp, sealift_avx512::run_mlp, nullptr},
+  nullptr,
 };
 
 }  // namespace
