@@ -224,7 +224,22 @@ class _Lane:
         self.status.lost_events += len(batch.events)
         self._unreported += samples
 
+    def _open(self) -> None:
+        try:
+            self._sink = self._make()
+            opener = getattr(self._sink, "open", None)
+            if opener is not None:
+                opener()
+        except Exception as error:
+            self._failed(error)
+            self._note_if_useless(error)
+
+    def _note_if_useless(self, error: Exception) -> None:
+        with self._changed:
+            self._dead = self._dead or isinstance(error, (SinkLibraryError, SinkSpecError))
+
     def _run(self) -> None:
+        self._open()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._is_closing)
@@ -253,8 +268,8 @@ class _Lane:
                 self._sink.write(batch)
             except _PERMANENT as error:
                 self._failed(error)
+                self._note_if_useless(error)
                 with self._changed:
-                    self._dead = not isinstance(error, SinkError)
                     self._end_flight(written=False)
                 return True
             except Exception as error:

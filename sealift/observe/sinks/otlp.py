@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from sealift.observe.sinks.resource import process_name, resource_attributes
@@ -14,6 +15,7 @@ from sealift.observe.sinks.sink import LANE_THREADS, import_library
 from sealift.observe.snapshot import SCALE, Histogram, ModelEvent, Series, Snapshot
 from sealift.version import VERSION
 
+_log = logging.getLogger("sealift.observe")
 SCOPE = "sealift.observe"
 _TIMEOUT_S = 5.0  # of one request; the exporter tries again by itself within it, our lane after it
 
@@ -28,6 +30,12 @@ class OtlpSink:
         self._sequences: dict[str, int] = {}  # by process start
         self._requests: tuple[Snapshot, list[Callable[[], bool]]] | None = None  # of the batch under way, those not yet taken
         self._sdk: _Sdk | None = None
+        self._logs: _Logs | None = None
+
+    def open(self) -> None:
+        self._sdk = _Sdk(self._endpoint, self._timeout_s)
+        with suppress(RuntimeError):  # the program is ending already: write() tells what that costs
+            self._logs = _Logs(self._sdk)
 
     def write(self, delta: Snapshot) -> None:
         sdk = self._sdk = self._sdk or _Sdk(self._endpoint, self._timeout_s)
@@ -41,15 +49,21 @@ class OtlpSink:
         self._requests = None
 
     def close(self) -> None:
-        if self._sdk is not None:
-            self._sdk.shutdown()
+        for one in (self._sdk, self._logs):
+            if one is not None:
+                one.shutdown()
 
     def _prepared(self, sdk: _Sdk, delta: Snapshot) -> list[Callable[[], bool]]:
         metrics = sdk.metrics_data(delta, self._next_sequence(delta))
         requests: list[Callable[[], bool]] = [lambda: sdk.send_metrics(metrics)]
         if delta.api_usage or delta.model_events:
-            records = sdk.log_records(delta, self._next_sequence(delta))
-            requests.append(lambda: sdk.send_logs(records))
+            try:
+                logs = self._logs = self._logs or _Logs(sdk)
+            except RuntimeError as error:  # a program that ends before open() has imported it
+                _log.warning("%d log records are lost: %s", len(delta.api_usage) + len(delta.model_events), error)
+                return requests
+            records = logs.records(delta, self._next_sequence(delta))
+            requests.append(lambda: logs.send(records))
         return requests
 
     def _next_sequence(self, delta: Snapshot) -> int:
@@ -64,40 +78,32 @@ class _Sdk:
     def __init__(self, endpoint: str, timeout_s: float) -> None:
         self.export: Any = import_library("opentelemetry.sdk.metrics.export", "otlp")
         self.resources: Any = import_library("opentelemetry.sdk.resources", "otlp")
-        self.logs: Any = import_library("opentelemetry.sdk._logs", "otlp")
-        self.logs_export: Any = import_library("opentelemetry.sdk._logs.export", "otlp")
-        self.logs_api: Any = import_library("opentelemetry._logs", "otlp")
         scope = import_library("opentelemetry.sdk.util.instrumentation", "otlp")
         metric_exporter = import_library("opentelemetry.exporter.otlp.proto.http.metric_exporter", "otlp")
-        log_exporter = import_library("opentelemetry.exporter.otlp.proto.http._log_exporter", "otlp")
         gzip = import_library("opentelemetry.exporter.otlp.proto.http", "otlp").Compression.Gzip
-        options = {"timeout": timeout_s, "compression": gzip}
-        self._metrics = metric_exporter.OTLPMetricExporter(endpoint=f"{endpoint}/v1/metrics" if endpoint else None, **options)
-        self._logs = log_exporter.OTLPLogExporter(endpoint=f"{endpoint}/v1/logs" if endpoint else None, **options)
-        self._scope = scope.InstrumentationScope(SCOPE, VERSION)
-        for module in (metric_exporter, log_exporter):
-            if not any(isinstance(f, _NotFromOurThreads) for f in module._logger.filters):
-                module._logger.addFilter(_NotFromOurThreads())
-        self._own = {"service.name": process_name(sys.argv), **resource_attributes(os.environ)}
+        self.options = {"timeout": timeout_s, "compression": gzip}
+        self.endpoint = endpoint
+        self.scope = scope.InstrumentationScope(SCOPE, VERSION)
+        self._metrics = metric_exporter.OTLPMetricExporter(endpoint=f"{endpoint}/v1/metrics" if endpoint else None, **self.options)
+        _quieten(metric_exporter)
+        version = import_library("opentelemetry.sdk.version", "otlp").__version__
+        sdk = {"telemetry.sdk.language": "python", "telemetry.sdk.name": "opentelemetry", "telemetry.sdk.version": version}
+        self._own = {"service.name": process_name(sys.argv), **sdk, **resource_attributes(os.environ)}
 
     def send_metrics(self, data: Any) -> bool:
         return bool(self._metrics.export(data) == self.export.MetricExportResult.SUCCESS)
 
-    def send_logs(self, records: Any) -> bool:
-        return bool(self._logs.export(records) == self.logs_export.LogRecordExportResult.SUCCESS)
-
     def shutdown(self) -> None:
         self._metrics.shutdown()
-        self._logs.shutdown()
 
-    def _resource(self, delta: Snapshot, sequence: int) -> Any:
+    def resource(self, delta: Snapshot, sequence: int) -> Any:
         """Ours, over which OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win."""
         process = {"service.instance.id": delta.process.start_id, "process.pid": delta.process.pid, "sealift.batch.sequence": sequence}
         if delta.process.host:
             process["host.name"] = delta.process.host
+        # Not Resource.create(), which asks its detectors on a thread pool: at the end of a process there are none.
         kind = self.resources.Resource
-        named = self.resources.OTELResourceDetector().detect()
-        return kind.create().merge(kind(self._own)).merge(named).merge(kind(process))
+        return kind(self._own).merge(self.resources.OTELResourceDetector().detect()).merge(kind(process))
 
     # ---- metrics
 
@@ -117,8 +123,8 @@ class _Sdk:
         metrics.append(self._sum("sealift.observe.overflow", "{event}", [({}, delta.overflow)], times))
         overhead = self.export.Gauge([self.export.NumberDataPoint({}, value=float(delta.sampling.overhead), **times)])
         metrics.append(self._metric("sealift.observe.overhead", "1", "Share of the running time that recording took.", overhead))
-        scope = self.export.ScopeMetrics(self._scope, metrics, "")
-        return self.export.MetricsData([self.export.ResourceMetrics(self._resource(delta, sequence), [scope], "")])
+        scope = self.export.ScopeMetrics(self.scope, metrics, "")
+        return self.export.MetricsData([self.export.ResourceMetrics(self.resource(delta, sequence), [scope], "")])
 
     def _histogram_point(self, one: Series, keys: dict[str, str], times: dict[str, int]) -> Any:
         offset, counts = dense_buckets(one.histogram)
@@ -143,23 +149,45 @@ class _Sdk:
     def _metric(self, name: str, unit: str, description: str, data: Any) -> Any:
         return self.export.Metric(name, description, unit, data)
 
-    # ---- logs
 
-    def log_records(self, delta: Snapshot, sequence: int) -> list[Any]:
-        resource = self._resource(delta, sequence)
+class _Logs:
+    """The SDK's part for log records. Its import asks resource detectors on a thread pool, which the end of a process has not."""
+
+    def __init__(self, sdk: _Sdk) -> None:
+        self._sdk = sdk
+        self._records: Any = import_library("opentelemetry.sdk._logs", "otlp")
+        self._export: Any = import_library("opentelemetry.sdk._logs.export", "otlp")
+        self._api: Any = import_library("opentelemetry._logs", "otlp")
+        module = import_library("opentelemetry.exporter.otlp.proto.http._log_exporter", "otlp")
+        self._exporter = module.OTLPLogExporter(endpoint=f"{sdk.endpoint}/v1/logs" if sdk.endpoint else None, **sdk.options)
+        _quieten(module)
+
+    def send(self, records: Any) -> bool:
+        return bool(self._exporter.export(records) == self._export.LogRecordExportResult.SUCCESS)
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def records(self, delta: Snapshot, sequence: int) -> list[Any]:
+        resource = self._sdk.resource(delta, sequence)
         events = [("sealift.api_usage", when, {"sealift.api.key": key}) for key, when in delta.api_usage.items()]
         events += [(f"sealift.model.{event.kind}", event.unix_ns, model_attributes(event)) for event in delta.model_events]
         return [self._record(resource, name, when, values, delta.end_unix_ns) for name, when, values in events]
 
     def _record(self, resource: Any, name: str, unix_ns: int, values: dict[str, Any], seen_unix_ns: int) -> Any:
-        record = self.logs_api.LogRecord(
+        record = self._api.LogRecord(
             timestamp=unix_ns,
             observed_timestamp=seen_unix_ns,
-            severity_number=self.logs_api.SeverityNumber.INFO,
+            severity_number=self._api.SeverityNumber.INFO,
             attributes={"event.name": name, **values},
             event_name=name,
         )
-        return self.logs.ReadableLogRecord(log_record=record, resource=resource, instrumentation_scope=self._scope)
+        return self._records.ReadableLogRecord(log_record=record, resource=resource, instrumentation_scope=self._sdk.scope)
+
+
+def _quieten(exporter_module: Any) -> None:
+    if not any(isinstance(f, _NotFromOurThreads) for f in exporter_module._logger.filters):
+        exporter_module._logger.addFilter(_NotFromOurThreads())
 
 
 class _NotFromOurThreads(logging.Filter):

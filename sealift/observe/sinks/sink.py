@@ -14,7 +14,8 @@ class Sink(Protocol):
     """Takes what happened since the write before. Called by one thread at a time, never by the program's own.
 
     Nothing is opened before the first write. A write that raises did not happen: it is tried again with the same object, later; SinkError
-    says that trying again is useless. Several processes may write through one sink: `delta.process` tells them apart."""
+    says that trying again is useless. Several processes may write through one sink: `delta.process` tells them apart.
+    A sink may have `open()`, too: called once on its thread when the exporter starts, for imports that cannot wait for the end of a program."""
 
     def write(self, delta: Snapshot) -> None: ...
 
