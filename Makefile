@@ -9,7 +9,7 @@ export HF_HUB_OFFLINE := 1
 export HOME ?= $(CURDIR)/build/home
 
 NATIVE := $(shell find CMakeLists.txt pyproject.toml contracts runtime kernels bindings docs/errors -type f -not -path '*/tests/*' 2>/dev/null)
-CXX_FILES := $(shell find runtime bindings \( -name '*.cpp' -o -name '*.h' -o -name '*.hpp' \) 2>/dev/null)
+CXX_FILES := $(shell find runtime bindings torch_bridge \( -name '*.cpp' -o -name '*.h' -o -name '*.hpp' \) 2>/dev/null)
 TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -66,8 +66,10 @@ bench: dev ## measure beside the peers and write docs/performance.md (about ten 
 models: dev ## compile every test model, compare it with eager at every size, write docs/models.md
 	$(PY) docs/models.py
 
-wheel: $(VENV)/.requirements ## dist/sealift-*.whl
+wheel: $(VENV)/.requirements ## dist/sealift-*.whl, with the bridge for the torch that is installed
+	$(PY) -m sealift bridge build --into sealift/lib/torch_bridge
 	$(PY) -m build --wheel --no-isolation --outdir dist .
+	rm -rf sealift/lib/torch_bridge
 	@ls -l dist
 
 sanitize: $(VENV)/.requirements ## the runtime's tests under the thread, address and undefined-behaviour sanitizers

@@ -54,11 +54,15 @@ bool end_callbacks(double seconds) {
   sealift_set_info_provider(nullptr);
   sealift_set_api_usage_handler(nullptr, nullptr);
   nb::gil_scoped_release released;
+  const timespec pause{0, 1000000};
+  bool any = false;
   for (int i = 0; on_their_way.load(std::memory_order_seq_cst) != 0; ++i) {
     if (i > seconds * 1000) return false;
-    const timespec pause{0, 1000000};
+    any = true;
     nanosleep(&pause, nullptr);
   }
+  // Threads that were in a callback still have to leave their operators, for which they need the GIL once more.
+  for (int i = 0; any && i < 50; ++i) nanosleep(&pause, nullptr);
   return true;
 }
 
@@ -440,15 +444,13 @@ nb::list take_model_files() {
 
 void bind_observe(nb::module_ &m) {
   nb::class_<Info>(m, "DebugInfo")
-      .def("__init__",
-           [](Info *self, std::optional<nb::object> parent, const std::vector<std::pair<std::string, std::string>> &labels) {
+      .def("__init__", [](Info *self, std::optional<nb::object> parent, const std::vector<std::pair<std::string, std::string>> &labels) {
              std::vector<sealift_label> list;
              for (const auto &[key, value] : labels) list.push_back({key.c_str(), value.c_str()});
              const sealift_info *base = parent && !parent->is_none() ? nb::cast<Info *>(*parent)->handle : nullptr;
              sealift_info *made = sealift_info_create(base, static_cast<int32_t>(list.size()), list.data());
              if (made == nullptr) throw std::bad_alloc();
-             new (self) Info(made);
-           }, nb::arg("parent").none(), nb::arg("labels"))
+             new (self) Info(made); }, nb::arg("parent").none(), nb::arg("labels"))
       .def_prop_ro("labels", [](const Info &self) { return labels_of(self.handle); });
   nb::class_<TensorMeta>(m, "TensorMeta")
       .def_prop_ro("shape", [](const TensorMeta &self) { return nb::tuple(nb::cast(self.shape)); })

@@ -9,9 +9,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/util/Logging.h>
-#include <torch/headeronly/version.h>
 #include <pthread.h>
 #include <time.h>
+#include <torch/headeronly/version.h>
 
 #include <atomic>
 #include <chrono>
@@ -67,8 +67,8 @@ struct Frame {
 struct Thread {
   sealift_observe_thread *state = nullptr;
   bool is_seeded = false;
-  uint64_t seeded_at = 0;           // value of `registrations`
-  uint32_t unseeded_draws = 0;      // slots whose next event was drawn before the seed
+  uint64_t seeded_at = 0;       // value of `registrations`
+  uint32_t unseeded_draws = 0;  // slots whose next event was drawn before the seed
   int depth = 0;
   uint64_t last_id = 0;
   Frame frames[MAX_DEPTH];

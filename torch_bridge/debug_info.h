@@ -5,8 +5,8 @@
 
 namespace sealift::bridge {
 
-sealift_info *get_info(int32_t *is_set);      // one reference
-void set_info(const sealift_info *info);      // NULL: none
+sealift_info *get_info(int32_t *is_set);  // one reference
+void set_info(const sealift_info *info);  // NULL: none
 void use_info_functions(const sealift_observe_host *host);
 
 }  // namespace sealift::bridge

@@ -1,5 +1,5 @@
 // The observers that a user adds.
-#include <string.h>
+#include <math.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -7,6 +7,7 @@
 
 #include "fork.h"
 #include "info.h"
+#include "random.h"
 #include "sources.h"
 #include "status.h"
 #include "thread_state.h"
@@ -34,7 +35,15 @@ struct Token {
   Observer *observer;
   void *entered;
   sealift_info *info;
+  uint64_t weight;
 };
+
+// 1 / probability, rounded up or down at random where it is no whole number, so that weights add up to the number of events on average.
+uint64_t draw_weight(double probability) {
+  thread_local Random random;
+  const double weight = 1 / probability, whole = floor(weight);
+  return static_cast<uint64_t>(whole) + (weight > whole && random.uniform() < weight - whole ? 1 : 0);
+}
 
 void release(Observer *observer) {
   if (observer->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
@@ -60,12 +69,13 @@ void *enter_observer(int slot, sealift_observed &event) {
     release(observer);
     return nullptr;
   }
-  auto *token = new (std::nothrow) Token{observer, nullptr, current_info()};
+  auto *token = new (std::nothrow) Token{observer, nullptr, current_info(), 1};
   if (token == nullptr) {
     release(observer);
     return nullptr;
   }
   event.info = token->info;
+  event.weight = token->weight = draw_weight(observer->what.sampling_probability);
   const Quiet quiet(state);
   if (observer->what.on_enter != nullptr) token->entered = observer->what.on_enter(observer->what.user, &event);
   return token;
@@ -74,6 +84,7 @@ void *enter_observer(int slot, sealift_observed &event) {
 void exit_observer(void *made, sealift_observed &event) {
   const std::unique_ptr<Token> token(static_cast<Token *>(made));
   event.info = token->info;
+  event.weight = token->weight;
   {
     const Quiet quiet(thread_state());
     if (token->observer->what.on_exit != nullptr) token->observer->what.on_exit(token->observer->what.user, token->entered, &event);

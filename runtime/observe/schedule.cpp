@@ -9,7 +9,7 @@ Schedule::Schedule(const sealift_recorder_options &options)
       most_probability_(options.sampling_probability),
       most_duty_cycle_(options.duty_cycle),
       most_burst_duty_cycle_(options.every == SEALIFT_EVERY_BURST ? options.duty_cycle : options.every == SEALIFT_EVERY_STEP ? 0
-                                                                                                                              : options.burst_duty_cycle),
+                                                                                                                             : options.burst_duty_cycle),
       budget_(options.budget),
       burst_duty_cycle_(most_burst_duty_cycle_) {
   // A step is drawn as a whole, and a burst records all: neither has windows.

@@ -25,7 +25,7 @@ _runtime.set_context_var(_CURRENT)
 _OUTER: contextvars.ContextVar[tuple[Any, Any] | None] = contextvars.ContextVar("sealift_outer_debug_info", default=None)
 
 
-class debug_info:  # noqa: N801, used like a function
+class debug_info:
     """`with debug_info(model_id="ranker:7", request="r-17"): ...`; nested blocks add to and override the outer ones.
 
     The recorder keeps numbers apart by `model_id`, and by those labels that observe.start(labels=...) names; callbacks see them all. Values

@@ -49,10 +49,9 @@ def start(
 
         raise ArgumentError(f"every={every!r}; help: one of {', '.join(_EVERY)}")
     install_torch_when_imported()
-    _runtime.start_recorder(
-        float(sampling_prob), float(duty_cycle), float(budget), float(burst_duty_cycle), float(host_probability), scope_mask(scopes), bool(needs_inputs),
-        ",".join([labels] if isinstance(labels, str) else labels), int(max_series), _EVERY.index(every),
-    )  # fmt: skip
+    keys = ",".join([labels] if isinstance(labels, str) else labels)
+    shares = (float(sampling_prob), float(duty_cycle), float(budget), float(burst_duty_cycle), float(host_probability))
+    _runtime.start_recorder(*shares, scope_mask(scopes), bool(needs_inputs), keys, int(max_series), _EVERY.index(every))
 
 
 def step() -> None:

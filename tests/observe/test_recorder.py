@@ -37,14 +37,17 @@ def test_counts_and_times_are_the_profilers() -> None:
         for _ in range(40):
             model(x).sum().backward()
     recorded = by_name(observe.stop())
-    truth: dict[str, tuple[int, float]] = {e.key: (e.count, e.cpu_time_total * 1e3) for e in profiler.key_averages() if e.key.startswith("aten::")}
+    truth: dict[str, tuple[int, float]] = {}
+    for event in profiler.profiler.kineto_results.events():  # key_averages() leaves out an overload that is called by its own name's operator
+        if event.name().startswith("aten::"):
+            count, total_ns = truth.get(event.name(), (0, 0.0))
+            truth[event.name()] = count + 1, total_ns + event.duration_ns()
     assert {n: c for n, (c, _) in truth.items()} == {n: recorded[n].count for n in truth}
     for name, (count, total_ns) in truth.items():
         series = recorded[name]
         assert series.samples == series.count == series.histogram.count == count
-        # Both read the clock around the same call, one inside the other; what lies between is below a microsecond or two a call.
-        if total_ns / count > 30_000:
-            assert series.total_ns == pytest.approx(total_ns, rel=0.15), name
+        # Both read the clock around the same call, one inside the other: some microseconds a call lie between where a core is shared.
+        assert abs(series.total_ns - total_ns) < 0.15 * total_ns + 30_000 * count, name
 
 
 def test_estimates_stay_within_their_error_bars() -> None:

@@ -1,0 +1,256 @@
+// The recorder's parts on a virtual clock, without Python and without torch.
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../../runtime/observe/random.h"
+#include "../../runtime/observe/recorder.h"
+#include "../../runtime/observe/schedule.h"
+#include "../../runtime/observe/table.h"
+#include "sealift_observe.h"
+
+using namespace sealift::observe;
+
+#define CHECK(condition)                                              \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                        \
+    }                                                                 \
+  } while (0)
+
+namespace {
+
+long resident_kib() {
+  long pages = 0, resident = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  CHECK(file != nullptr && fscanf(file, "%ld %ld", &pages, &resident) == 2);
+  fclose(file);
+  return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+struct Totals {
+  uint64_t count = 0, samples = 0, total_ns = 0, in_buckets = 0, overflow = 0;
+  size_t text_bytes = 0;
+  int series = 0;
+};
+
+Totals totals() {
+  Totals all;
+  sealift_recorder_visit(
+      [](void *user, const sealift_series *series) {
+        Totals &sum = *static_cast<Totals *>(user);
+        ++sum.series;
+        sum.count += series->count;
+        sum.samples += series->samples;
+        sum.total_ns += series->total_ns;
+        sum.in_buckets += series->zero_count;
+        if (strcmp(series->name, "(overflow)") == 0) sum.overflow += series->samples;
+        // As JSON: about 200 bytes of names and numbers, 14 for each bucket that holds something.
+        sum.text_bytes += 200 + strlen(series->name) + strlen(series->shapes) + strlen(series->model_id);
+        for (int i = 0; i < SEALIFT_HISTOGRAM_BUCKETS; ++i) {
+          sum.in_buckets += series->buckets[i];
+          if (series->buckets[i] != 0) sum.text_bytes += 14;
+        }
+      },
+      &all);
+  return all;
+}
+
+void test_buckets() {
+  // Against the definition: (2^(i/8), 2^((i+1)/8)], in long doubles, at every bound's neighbours.
+  for (int i = 0; i < SEALIFT_HISTOGRAM_BUCKETS - 1; ++i) {
+    const auto bound = static_cast<uint64_t>(floorl(powl(2, (i + 1) / 8.0L)));
+    for (uint64_t ns = bound > 2 ? bound - 1 : 2; ns <= bound + 1; ++ns) {
+      int expected = static_cast<int>(ceill(8 * log2l(static_cast<long double>(ns)) - 1e-12L)) - 1;
+      if (expected >= SEALIFT_HISTOGRAM_BUCKETS) expected = SEALIFT_HISTOGRAM_BUCKETS - 1;
+      CHECK(bucket_of(ns) == expected);
+    }
+  }
+  CHECK(bucket_of(1) == 0 && bucket_of(2) == 7 && bucket_of(UINT64_MAX) == SEALIFT_HISTOGRAM_BUCKETS - 1);
+}
+
+// 24 hours at the default settings of a busy process: 100 samples a second (of 10,000 operators) of 120 operators under 8 models.
+void test_a_day() {
+  CHECK(open_recorder(2048, ""));
+  std::vector<sealift_info *> models;
+  for (int i = 0; i < 8; ++i) {
+    const std::string name = "ranker:" + std::to_string(i);
+    const sealift_label labels[] = {{"model_id", name.c_str()}, {"request", "r"}};
+    models.push_back(sealift_info_create(nullptr, 2, labels));
+  }
+  Random random;
+  char name[64];
+  long after_an_hour = 0;
+  uint64_t events = 0, weighted = 0;
+  for (int hour = 0; hour < 24; ++hour) {
+    for (int i = 0; i < 100 * 3600; ++i) {
+      const int which = static_cast<int>(random.next() % 120);
+      snprintf(name, sizeof name, "aten::operator_%d", which);
+      // Each operator about its own time, within a factor of three mostly, and now and then ten times that.
+      const double spread = random.uniform() + random.uniform() + random.uniform() - 1.5;
+      const uint64_t dur_ns = static_cast<uint64_t>(500 * (which + 1) * exp(spread) * (random.next() % 1000 == 0 ? 10 : 1)), weight = 100;
+      record({name, nullptr, nullptr, SEALIFT_SOURCE_TORCH, SEALIFT_SCOPE_FUNCTION, 0, dur_ns, weight, models[random.next() % 8], UINT64_MAX, SEALIFT_SAMPLE_COUNT});
+      ++events;
+      weighted += weight;
+    }
+    if (hour == 0) after_an_hour = resident_kib();
+  }
+  const Totals day = totals();
+  CHECK(day.samples == events && day.count == weighted && day.in_buckets == weighted && day.overflow == 0);
+  CHECK(day.series == 120 * 8);
+  CHECK(day.text_bytes < 1000000);
+  CHECK(resident_kib() - after_an_hour < 512);
+  printf("a day: %d series, snapshot %.0f kB, memory +%ld KiB after the first hour\n", day.series, static_cast<double>(day.text_bytes) / 1000,
+         resident_kib() - after_an_hour);
+  for (sealift_info *model : models) sealift_info_release(model);
+  close_recorder();
+}
+
+// More names than there is room for, for long: bounded, and counted.
+void test_ever_new_names() {
+  CHECK(open_recorder(256, ""));
+  char name[64], shapes[64];
+  for (int i = 0; i < 200000; ++i) {
+    snprintf(name, sizeof name, "op_%d", i % 1000);
+    snprintf(shapes, sizeof shapes, "[%d]", i);
+    record({name, nullptr, shapes, SEALIFT_SOURCE_TORCH, 0, 0, 10, 1, nullptr, UINT64_MAX, SEALIFT_SAMPLE_COUNT});
+  }
+  const Totals all = totals();
+  CHECK(all.series == 256 && all.samples == 200000 && all.overflow == 200000 - 255);
+  close_recorder();
+}
+
+// More threads than tables, coming and going, and a reader beside them: nothing is lost, and tables are used again.
+void test_threads() {
+  CHECK(open_recorder(64, ""));
+  constexpr int ROUNDS = 3, THREADS = 300, EVENTS = 2000;
+  for (int round = 0; round < ROUNDS; ++round) {
+    std::vector<std::thread> threads;
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, nullptr, THREADS);
+    for (int t = 0; t < THREADS; ++t) {
+      threads.emplace_back([t, &barrier] {
+        char name[32];
+        snprintf(name, sizeof name, "op_%d", t % 40);
+        for (int i = 0; i < EVENTS; ++i) {
+          record({name, nullptr, nullptr, SEALIFT_SOURCE_TORCH, 0, 0, 100, 3, nullptr, UINT64_MAX, SEALIFT_SAMPLE_COUNT});
+          if (i == 0) pthread_barrier_wait(&barrier);  // all have their tables at the same time
+        }
+      });
+    }
+    for (int i = 0; i < 20; ++i) CHECK(totals().count <= 3ull * THREADS * EVENTS * (round + 1));
+    for (std::thread &thread : threads) thread.join();
+    pthread_barrier_destroy(&barrier);
+  }
+  const Totals all = totals();
+  CHECK(all.samples == 1ull * ROUNDS * THREADS * EVENTS && all.count == 3 * all.samples && all.in_buckets == all.count);
+  CHECK(num_tables() == MAX_TABLES + 1);
+  close_recorder();
+}
+
+void test_fork_storm() {
+  sealift_recorder_options options;
+  sealift_recorder_options_init(&options);
+  options.duty_cycle = 0.5;
+  CHECK(sealift_recorder_start(&options, nullptr, 0) == SEALIFT_OK);
+  bool stop = false;
+  std::thread busy([&] {
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) record({"op", nullptr, nullptr, SEALIFT_SOURCE_TORCH, 0, 0, 100, 1, nullptr, UINT64_MAX, SEALIFT_SAMPLE_COUNT});
+  });
+  for (int i = 0; i < 200; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      if (totals().samples != 0) _exit(2);
+      record({"op", nullptr, nullptr, SEALIFT_SOURCE_TORCH, 0, 0, 100, 1, nullptr, UINT64_MAX, SEALIFT_SAMPLE_COUNT});
+      if (totals().samples != 1) _exit(3);
+      sealift_recorder_state state = {};
+      sealift_recorder_get_state(&state);
+      if (state.fork_count != 1 || state.running != 1) _exit(4);
+      sealift_recorder_stop();
+      _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+  busy.join();
+  CHECK(totals().samples > 0);
+  sealift_recorder_stop();
+}
+
+void test_windows_cover_each_moment_alike() {
+  sealift_recorder_options options;
+  sealift_recorder_options_init(&options);
+  options.budget = 0;
+  Schedule schedule(options);
+  Random random;
+  int inside[20] = {}, bursts = 0;
+  constexpr int PERIODS = 200000;
+  for (int i = 0; i < PERIODS; ++i) {
+    const Period period = schedule.draw(random);
+    for (int m = 0; m < 20; ++m) {
+      const double at = (m + 0.5) / 20 * PERIOD_NS;
+      for (const Span &span : period.window) inside[m] += at >= span.begin && at < span.end;
+    }
+    bursts += period.burst.end > period.burst.begin;
+  }
+  for (const int hits : inside) CHECK(fabs(hits - PERIODS * 0.1) < 5 * sqrt(PERIODS * 0.09));  // the ends of a period, too
+  CHECK(fabs(bursts * BURST_NS / (PERIODS * PERIOD_NS) - 0.005) < 0.0003);
+}
+
+void test_weights_are_exact() {
+  for (const double p : {1.0, 0.5, 0.3, 0.1, 0.01, 0.0007}) {
+    for (const double duty : {1.0, 0.3, 0.1, 0.001}) {
+      sealift_recorder_options options;
+      sealift_recorder_options_init(&options);
+      options.sampling_probability = p;
+      options.duty_cycle = duty;
+      options.budget = 0;
+      const Schedule schedule(options);
+      CHECK(fabs(schedule.probability() * schedule.duty_cycle() * static_cast<double>(schedule.weight()) - 1) < 1e-12);
+      CHECK(schedule.probability() <= 1 + 1e-12 && schedule.duty_cycle() <= 1);
+      CHECK(fabs(schedule.probability() * schedule.duty_cycle() / (p * duty) - 1) < 0.5);
+    }
+  }
+}
+
+// A program that costs so and so much at each setting: the budget is kept within a few periods, and given back when the load falls.
+void test_budget() {
+  sealift_recorder_options options;
+  sealift_recorder_options_init(&options);
+  Schedule schedule(options);
+  const auto cost = [&](double rate, double nodes) {  // operators and nodes per second
+    const double seen = rate * schedule.duty_cycle();
+    return Cost{seen * schedule.probability() * 250e-9, seen * 10e-9 + nodes * schedule.duty_cycle() * 200e-9, rate * schedule.burst_duty_cycle() * 250e-9};
+  };
+  for (int i = 0; i < 30; ++i) schedule.adapt(cost(300000, 100000));
+  CHECK(cost(300000, 100000).total() <= options.budget);
+  CHECK(cost(300000, 100000).total() > options.budget / 4);
+  for (int i = 0; i < 30; ++i) schedule.adapt(cost(1000, 0));
+  CHECK(fabs(schedule.probability() - 0.1) < 0.01 && fabs(schedule.duty_cycle() - 0.1) < 0.01);
+}
+
+}  // namespace
+
+int main() {
+  test_buckets();
+  test_weights_are_exact();
+  test_windows_cover_each_moment_alike();
+  test_budget();
+  test_a_day();
+  test_ever_new_names();
+  test_fork_storm();
+  test_threads();
+  puts("fine");
+  return 0;
+}
