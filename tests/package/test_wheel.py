@@ -68,6 +68,7 @@ def test_the_wheel_holds_what_it_should(wheel: Path) -> None:
         "sealift/docs/errors/E-INPUT-003.md",
         "sealift/py.typed",
         "sealift/_runtime.pyi",
+        "sealift_observe.pth",
     ):
         assert name in names
     assert "License-Expression: Apache-2.0" in metadata
