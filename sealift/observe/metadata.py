@@ -182,7 +182,6 @@ _PUT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p,
 _EXPORT_HOOK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, _PUT, ctypes.c_void_p)
 
 
-@_EXPORT_HOOK
 def _export_hook(_: Any, model_type: bytes, put: Any, files: Any) -> None:
     from sealift.observe import torch as patches
 
@@ -191,9 +190,12 @@ def _export_hook(_: Any, model_type: bytes, put: Any, files: Any) -> None:
         put(files, STAMP.encode(), data, len(data))
 
 
+_native_export_hook = _EXPORT_HOOK(_export_hook)  # kept: native code holds its address
+
+
 def _set_export_hook(library: ctypes.CDLL) -> None:
     import atexit
 
     library.sealift_torch_bridge_set_export_hook.argtypes = [_EXPORT_HOOK, ctypes.c_void_p]
-    library.sealift_torch_bridge_set_export_hook(_export_hook, None)
-    atexit.register(lambda: library.sealift_torch_bridge_set_export_hook(ctypes.cast(None, _EXPORT_HOOK), None))
+    library.sealift_torch_bridge_set_export_hook(_native_export_hook, None)
+    atexit.register(lambda: library.sealift_torch_bridge_set_export_hook(_EXPORT_HOOK(), None))
