@@ -8,7 +8,7 @@ export TRANSFORMERS_VERBOSITY := error
 export HF_HUB_OFFLINE := 1
 export HOME ?= $(CURDIR)/build/home
 
-NATIVE := $(shell find CMakeLists.txt pyproject.toml contracts runtime kernels bindings docs/errors -type f -not -path '*/tests/*' 2>/dev/null)
+NATIVE := $(shell find CMakeLists.txt pyproject.toml contracts runtime kernels bindings torch_bridge docs/errors -type f -not -path '*/tests/*' 2>/dev/null)
 CXX_FILES := $(shell find runtime bindings torch_bridge \( -name '*.cpp' -o -name '*.h' -o -name '*.hpp' \) 2>/dev/null)
 TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/dev/null)
 
