@@ -66,3 +66,10 @@ def test_cpp_program_without_python(tmp_path: Path) -> None:
     extra = {"producer_info.json": ""}
     torch.jit.load(tmp_path / "model.ts", _extra_files=extra)
     assert b"trainer" in extra["producer_info.json"]  # type: ignore[operator]
+
+
+@pytest.mark.slow
+def test_the_overhead_page_is_made(tmp_path: Path, bridge: Path) -> None:
+    page = tmp_path / "page.md"
+    run(sys.executable, ROOT / "benchmarks/observe_overhead.py", "--rounds", 3, "--seconds", 1, "--whole-rounds", 3, "--write", page, timeout=600)
+    assert len(re.findall(r"^\| MiniLM|^\| training", page.read_text(), re.M)) == 3
