@@ -203,7 +203,8 @@ def _pick_isa(api: _Api, wanted: str | None) -> str:
 
 
 def _weights(info: PackageInfo, name: str) -> Array:
-    member = next((m for m in info.members if m.name == f"data/aotinductor/{name}/{name}.weights.bin"), None)
+    files = {m.name: m for m in info.members}
+    member = files.get(f"data/aotinductor/{name}/{name}.weights.bin") or files.get("data/constants/sealift.weights.bin")  # shared by several
     if member is None or not member.size_bytes:
         return np.zeros(0, np.uint8)
     return np.memmap(info.path, np.uint8, "c", offset=member.offset, shape=(member.size_bytes,))  # copy on write: the file stays as it is

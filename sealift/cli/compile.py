@@ -138,7 +138,7 @@ def _candidates(script: Path, wanted: str = "") -> str:
     names = [f.name for f in functions if not f.name.startswith("_") and all(d is not None for d in f.args.kw_defaults)]
     if not names:
         return f"it has no function without arguments; write `def {wanted or 'model'}(): return torch.export.export(...)` into it"
-    near = difflib.get_close_matches(wanted, names, len(names), 0)
+    near = difflib.get_close_matches(wanted, names, len(names), 0) if wanted else []
     shown = ", ".join(f"{script}:{name}" for name in (near or names)[:8])
     return f"choose one of {shown}" if len(names) > 1 else f"{shown} is its only function without arguments"
 
