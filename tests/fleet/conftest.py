@@ -17,7 +17,8 @@ from sealift.fleet.collector.app import Collector
 from sealift.fleet.collector.serve import Address, serve
 from sealift.fleet.otlp.decode import Decoder
 from sealift.fleet.simulator import Plan, Sent, Simulation
-from sealift.fleet.store.embedded import EmbeddedStore, Retention
+from sealift.fleet.store.embedded import EmbeddedStore
+from sealift.fleet.store.interface import Retention
 from sealift.fleet.truth import Truth
 
 START_S = 1_760_000_400  # a whole minute and hour

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sealift.fleet.errors import StoreBusyError, StoreDamagedError, StoreFullError
-from sealift.fleet.store.embedded import EmbeddedStore, Retention
-from sealift.fleet.store.interface import Filter, Selection
+from sealift.fleet.store.embedded import EmbeddedStore
+from sealift.fleet.store.interface import Filter, Retention, Selection
 from tests.fleet.conftest import START_S, Fleet, fill, simulated
 
 KEEP = Retention(None, None, None, None)
@@ -168,7 +168,8 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from sealift.fleet.errors import StoreFullError
-from sealift.fleet.store.embedded import EmbeddedStore, Retention
+from sealift.fleet.store.embedded import EmbeddedStore
+from sealift.fleet.store.interface import Retention
 from tests.fleet.conftest import START_S, simulated
 from tests.fleet.test_embedded import sums
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -246,7 +247,8 @@ def test_segments_are_plain_parquet(store: EmbeddedStore, fleet: Fleet) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from sealift.fleet.store.embedded import EmbeddedStore, Retention
+from sealift.fleet.store.embedded import EmbeddedStore
+from sealift.fleet.store.interface import Retention
 from tests.fleet.conftest import START_S, simulated
 batches = simulated().batches()
 store = EmbeddedStore(Path(sys.argv[1]), Retention(None, None, None, None), threads=1)

@@ -12,8 +12,8 @@ from sealift.fleet.errors import RuleError
 from sealift.fleet.otlp.decode import Decoder
 from sealift.fleet.rules import Alarm, Rule, check, read_rules
 from sealift.fleet.simulator import WORKLOADS, Plan, Regression, Simulation
-from sealift.fleet.store.embedded import EmbeddedStore, Retention
-from sealift.fleet.store.interface import Filter
+from sealift.fleet.store.embedded import EmbeddedStore
+from sealift.fleet.store.interface import Filter, Retention
 from tests.fleet.conftest import START_S, fill, simulated
 
 DAY = 86_400

@@ -12,8 +12,8 @@ import pytest
 from sealift.fleet import questions
 from sealift.fleet.questions import QUANTILES, Question, Side
 from sealift.fleet.simulator import Regression
-from sealift.fleet.store.embedded import EmbeddedStore, Retention
-from sealift.fleet.store.interface import Filter
+from sealift.fleet.store.embedded import EmbeddedStore
+from sealift.fleet.store.interface import Filter, Retention
 from tests.fleet.conftest import START_S, Fleet, fill, simulated
 
 

@@ -59,16 +59,10 @@ class Collector:
         self.controller = Controller(self.budget)
         self.rate = RateLimiter(self.limits.bytes_per_s)
         self.inflight = 0
-        self._local = threading.local()
+        self.decoder = Decoder()
         self._stop = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="sealift-fleet-maintain", daemon=True)
         self._keeper.start()
-
-    def decoder(self) -> Decoder:
-        found: Decoder | None = getattr(self._local, "decoder", None)
-        if found is None:
-            found = self._local.decoder = Decoder()
-        return found
 
     def _keep(self) -> None:
         while not self._stop.wait(self.maintain_every_s):
@@ -219,7 +213,7 @@ def _decoded(collector: Collector, signal: str, media: str, encoding: str, body:
     body = inflate(body, encoding, collector.limits.inflated_bytes)
     if media == "application/json":
         body = from_json(body, signal)
-    decoder, now_ns = collector.decoder(), collector.clock_ns()
+    decoder, now_ns = collector.decoder, collector.clock_ns()
     return decoder.metrics(body, now_ns) if signal == "metrics" else decoder.logs(body, now_ns)
 
 

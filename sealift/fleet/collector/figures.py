@@ -64,6 +64,7 @@ def prometheus(collector: Collector) -> str:
         ("commit_failures", "Group commits that failed.", committer.failures),
     ):
         family(f"sealift_fleet_{name}_total", "counter", text, [("", value)])
+    family("sealift_fleet_cpu_seconds_total", "counter", "CPU time of the collector's process.", [("", time.process_time())])
     for name, figure in collector.store.info().figures.items():
         family(f"sealift_fleet_{name}", "gauge", "Of the store.", [("", figure)])
     family("sealift_fleet_start_time_seconds", "gauge", "Unix time of the collector's start.", [("", collector.figures.started)])

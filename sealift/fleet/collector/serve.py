@@ -15,8 +15,8 @@ import uvicorn
 
 from sealift.fleet.collector.app import Collector, application
 from sealift.fleet.errors import FleetError, QuestionError
-from sealift.fleet.store.embedded import EmbeddedStore, Retention
-from sealift.fleet.store.interface import Store
+from sealift.fleet.store.embedded import EmbeddedStore
+from sealift.fleet.store.interface import Retention, Store
 
 _LOG = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ def serve(collector: Collector, address: Address, ready: Callable[[str], None]) 
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((address.host, address.port))
+        listener.listen(2048)  # who is told the address may connect at once
     except OSError as error:
         listener.close()
         collector.close()

@@ -82,23 +82,42 @@ def from_json(body: bytes, signal: str) -> bytes:
         raise WireError(f"not an OTLP {signal} request in JSON: {str(error)[:200]}") from None
 
 
+class _Seen:
+    """The attributes met so far, as bytes -> the series' number, and what each number stands for."""
+
+    def __init__(self) -> None:
+        self.ids: dict[bytes, int] = {}
+        self.keys: dict[int, SeriesKey] = {}
+
+    def look_up(self, attributes: bytes) -> int:
+        """`attributes`: as they stand in a histogram's point (field 1) or in a number's (field 7)."""
+        found = self.ids.get(attributes)
+        if found is None:
+            key = _series_key(attributes)
+            found = key.id
+            self.keys[found] = key  # before the number can be found
+            self.ids[attributes] = found
+        return found
+
+
 class Decoder:
-    """Requests to batches. Owns the dictionary of attributes seen so far: attributes as bytes -> series. One per thread."""
+    """Requests to batches. Any number of threads may share one: what it remembers only grows, and is replaced whole."""
 
     def __init__(self, cache_size: int = 200_000) -> None:
-        self._ids: dict[bytes, int] = {}
-        self._keys: dict[int, SeriesKey] = {}
+        self._seen = _Seen()
         self._cache_size = cache_size
 
     def metrics(self, body: bytes, now_ns: int) -> Decoded:
         """`now_ns`: unix time of arrival, for points without a time or from a clock that is ahead."""
-        if len(self._ids) > self._cache_size:  # a fleet has thousands; only a hostile sender gets here
-            self._ids.clear()
-            self._keys.clear()
+        if len(self._seen.ids) > self._cache_size:  # a fleet has thousands; only a hostile sender gets here
+            self._seen = _Seen()
+        seen = self._seen
         turned_down = _TurnedDown()
         try:
             batches = [
-                self._resource_metrics(body, start, end, now_ns, turned_down) for field, start, end in wire.messages(body, 0, len(body)) if field == 1
+                self._resource_metrics(body, start, end, now_ns, turned_down, seen)
+                for field, start, end in wire.messages(body, 0, len(body))
+                if field == 1
             ]
         except (DecodeError, struct.error, IndexError, OverflowError, UnicodeDecodeError) as error:
             raise WireError(f"not an OTLP metrics request: {error}") from None
@@ -112,7 +131,7 @@ class Decoder:
             raise WireError(f"not an OTLP logs request: {error}") from None
         return Decoded(tuple(batches), turned_down.count, turned_down.reason)
 
-    def _resource_metrics(self, body: bytes, start: int, end: int, now_ns: int, turned_down: _TurnedDown) -> Batch:
+    def _resource_metrics(self, body: bytes, start: int, end: int, now_ns: int, turned_down: _TurnedDown, seen: _Seen) -> Batch:
         resource, sequence, digest = _envelope(body, start, end)
         rows = _Rows()
         meters: dict[str, float] = {}
@@ -121,8 +140,8 @@ class Decoder:
                 continue
             for metric_field, metric_start, metric_end in wire.messages(body, scope_start, scope_end):
                 if metric_field == 2:
-                    self._metric(body, metric_start, metric_end, rows, meters, turned_down)
-        points, series = self._points(rows, now_ns, turned_down)
+                    self._metric(body, metric_start, metric_end, rows, meters, turned_down, seen)
+        points, series = self._points(rows, now_ns, turned_down, seen)
         overhead = meters.get("overhead")
         return Batch(
             "metrics",
@@ -134,7 +153,7 @@ class Decoder:
             meters=Meters(int(meters.get("dropped", 0)), int(meters.get("overflow", 0)), None if overhead is None else float(overhead)),
         )
 
-    def _metric(self, body: bytes, start: int, end: int, rows: _Rows, meters: dict[str, float], turned_down: _TurnedDown) -> None:
+    def _metric(self, body: bytes, start: int, end: int, rows: _Rows, meters: dict[str, float], turned_down: _TurnedDown, seen: _Seen) -> None:
         name, data = "", list[tuple[int, int, int]]()
         for field, a, b in wire.messages(body, start, end):
             if field == 1:
@@ -151,17 +170,17 @@ class Decoder:
                 if temporality != _DELTA:
                     turned_down.add(len(spans), f"{name} is not of delta temporality")
                 elif name == _DURATION:
-                    look_up, append = self._look_up, rows.histograms.append
+                    look_up, append = seen.look_up, rows.histograms.append
                     for x, y in spans:
                         append(_histogram_point(body, x, y, look_up))
                 else:
-                    look_up, into = self._look_up, rows.samples if name == _SAMPLES else rows.self_ns
+                    look_up, into = seen.look_up, rows.samples if name == _SAMPLES else rows.self_ns
                     for x, y in spans:
                         _number_point(body, x, y, look_up, into)
             else:
                 turned_down.add(sum(1 for f, _, _ in wire.messages(body, a, b) if f == 1), f"metric {name[:100]!r} is not one the fleet keeps")
 
-    def _points(self, rows: _Rows, now_ns: int, turned_down: _TurnedDown) -> tuple[Points, dict[int, SeriesKey]]:
+    def _points(self, rows: _Rows, now_ns: int, turned_down: _TurnedDown, seen: _Seen) -> tuple[Points, dict[int, SeriesKey]]:
         if not rows.histograms:
             return Points.empty(), {}
         ids, starts, ends, *numbers, packed = zip(*rows.histograms)
@@ -170,7 +189,7 @@ class Decoder:
         total = np.array(numbers[1], np.float64)
         scale, first = np.array(numbers[2], np.int64), np.array(numbers[4], np.int64)
         keep, reason = _valid(scale, count, zero, total, first, counts, offsets)
-        series = {i: self._keys[i] for i in set(ids)}
+        series = {i: seen.keys[i] for i in set(ids)}
         if not all(key.operator for key in series.values()):
             named = np.array([bool(series[i].operator) for i in ids])
             keep, reason = keep & named, reason or "a point without sealift.operator"
@@ -200,15 +219,6 @@ class Decoder:
             return points, series
         points = _selected(points, keep)
         return points, {i: series[i] for i in set(points.series.tolist())}
-
-    def _look_up(self, attributes: bytes) -> int:
-        """The series' number. `attributes`: as they stand in a histogram's point (field 1) or in a number's (field 7)."""
-        found = self._ids.get(attributes)
-        if found is None:
-            key = _series_key(attributes)
-            found = self._ids[attributes] = key.id
-            self._keys[found] = key
-        return found
 
 
 class _TurnedDown:

@@ -6,14 +6,13 @@ any moment each point is counted exactly once: at a level, plus whatever finer s
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +27,11 @@ from sealift.fleet.model import Batch, Points, Resource, SeriesKey
 from sealift.fleet.store import segments as files
 from sealift.fleet.store import select
 from sealift.fleet.store.control import Control, Segment, insert_resources, insert_segments, insert_series, insert_small
-from sealift.fleet.store.interface import RESOURCE_KEYS, SERIES_KEYS, Receipt, Selection, StoreInfo
+from sealift.fleet.store.interface import RESOURCE_KEYS, SERIES_KEYS, Receipt, Retention, Selection, StoreInfo
+from sealift.fleet.store.select import STEPS
 
-STEPS = (10, 60, 3600)
 FOLD_ROWS = 2_000_000  # rows read for one fold or compaction: about 400 MB
 COMPACT_AT = 8  # segments of one kind and span that are worth merging
-
-
-@dataclass(frozen=True)
-class Retention:
-    """How long each step is kept, in seconds. None: for ever."""
-
-    keep_10s: int | None = 2 * 86_400
-    keep_60s: int | None = 14 * 86_400
-    keep_3600s: int | None = 400 * 86_400
-    keep_processes: int | None = 400 * 86_400  # their numbers, APIs and model events, after they were last heard of
-
-    def of(self, step_s: int) -> int | None:
-        return {10: self.keep_10s, 60: self.keep_60s, 3600: self.keep_3600s}[step_s]
 
 
 class DuckDialect:
@@ -192,6 +178,15 @@ class EmbeddedStore:
             self.committed_points += len(points)
         return Receipt(len(fresh), len(batches) - len(fresh), len(points))
 
+    def append_rows(self, rows: Rows) -> None:
+        """Rows of known series and resources as one segment, for bulk loads; a repetition is not recognised."""
+        with self._writing:
+            segment = files.write(self._segments_folder, rows, "process", 0)
+            with self._control.transaction() as connection:
+                insert_segments(connection, [segment])
+            with self._state:
+                self._segments[segment.name] = segment
+
     def _limited(self, points: Points, series: Mapping[int, SeriesKey]) -> tuple[Points, dict[int, SeriesKey]]:
         room = max(self._max_series - len(self._series), 0)
         kept = dict(list(series.items())[:room])
@@ -248,7 +243,7 @@ class EmbeddedStore:
         parts = []
         with self._state:
             segments = list(self._segments.values())
-        for start, end, step in self.split(selection):
+        for start, end, step in select.split(selection, self._horizon):
             names = [
                 s.name
                 for s in segments
@@ -265,35 +260,6 @@ class EmbeddedStore:
             columns = ", ".join(f"NULL::{_DUCK_TYPES.get(f.name, 'BIGINT')} AS {f.name}" for f in SCHEMA)
             return f"(SELECT {columns} WHERE false) AS nothing"
         return f"read_parquet([{', '.join(DuckDialect().quoted(str(self._segments_folder / n)) for n in names)}])"
-
-    def split(self, selection: Selection) -> list[tuple[int, int, int]]:
-        """The selection's time as (start, end, step): hours where whole hours are asked for, minutes and 10 s at the edges. Where the finer step
-        is no longer kept, the edge is rounded outward to the coarser one."""
-        coarsest = next(s for s in reversed(STEPS) if not selection.step_s or selection.step_s % s == 0)
-        start, end = selection.start_s // 10 * 10, -(-selection.end_s // 10) * 10
-        for finer, coarser in itertools.pairwise(STEPS):
-            if coarser <= coarsest:
-                horizon = self._horizon.get(finer, 0)
-                start = start // coarser * coarser if start < horizon else start
-                end = -(-end // coarser) * coarser if end < horizon else end
-        found: list[tuple[int, int, int]] = []
-
-        def add(a: int, b: int, level: int) -> None:
-            if a >= b:
-                return
-            step = STEPS[level]
-            low, high = -(-a // step) * step, b // step * step
-            if level == 0:
-                found.append((a, b, step))
-            elif low >= high:
-                add(a, b, level - 1)
-            else:
-                add(a, low, level - 1)
-                found.append((low, high, step))
-                add(high, b, level - 1)
-
-        add(start, end, STEPS.index(coarsest))
-        return found
 
     def processes(self) -> pa.Table:
         sql = """SELECT instance, service, version, host, pid, container, attributes, min(first_s), max(last_s), sum(dropped), sum(overflow),

@@ -69,6 +69,19 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class Retention:
+    """How long each step is kept, in seconds. None: for ever."""
+
+    keep_10s: int | None = 2 * 86_400
+    keep_60s: int | None = 14 * 86_400
+    keep_3600s: int | None = 400 * 86_400
+    keep_processes: int | None = 400 * 86_400  # their numbers, APIs and model events, after they were last heard of
+
+    def of(self, step_s: int) -> int | None:
+        return {10: self.keep_10s, 60: self.keep_60s, 3600: self.keep_3600s}[step_s]
+
+
+@dataclass(frozen=True)
 class Receipt:
     counted: int  # batches kept
     repeated: int  # batches that had been kept before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +39,38 @@ class Part:
     start_s: int
     end_s: int
     where: str = ""
+
+
+STEPS = (10, 60, 3600)  # of the roll-ups
+
+
+def split(selection: Selection, horizon: Mapping[int, int]) -> list[tuple[int, int, int]]:
+    """The selection's time as (start, end, step): hours where whole hours are asked for, minutes and 10 s at the edges. Where the finer step is
+    no longer kept, that is before `horizon[step]`, the edge is rounded outward to the coarser one."""
+    coarsest = next(s for s in reversed(STEPS) if not selection.step_s or selection.step_s % s == 0)
+    start, end = selection.start_s // 10 * 10, -(-selection.end_s // 10) * 10
+    for finer, coarser in itertools.pairwise(STEPS):
+        if coarser <= coarsest:
+            start = start // coarser * coarser if start < horizon.get(finer, 0) else start
+            end = -(-end // coarser) * coarser if end < horizon.get(finer, 0) else end
+    found: list[tuple[int, int, int]] = []
+
+    def add(a: int, b: int, level: int) -> None:
+        if a >= b:
+            return
+        step = STEPS[level]
+        low, high = -(-a // step) * step, b // step * step
+        if level == 0:
+            found.append((a, b, step))
+        elif low >= high:
+            add(a, b, level - 1)
+        else:
+            add(a, low, level - 1)
+            found.append((low, high, step))
+            add(high, b, level - 1)
+
+    add(start, end, STEPS.index(coarsest))
+    return found
 
 
 def totals(selection: Selection, parts: list[Part], dialect: Dialect) -> str:

@@ -1,0 +1,107 @@
+"""The ClickHouse store on chDB, ClickHouse's engine as a library, behind a shim of its HTTP interface: the embedded store's answers, to the digit.
+
+chDB is 534 MB, so it is not among the requirements: `make fleet-clickhouse` makes an environment with it and names its Python in SEALIFT_TEST_CHDB."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealift.fleet import questions
+from sealift.fleet.errors import QuestionError
+from sealift.fleet.questions import Question, Side
+from sealift.fleet.store.embedded import EmbeddedStore
+from sealift.fleet.store.interface import Filter, Retention, Selection
+from tests.fleet.conftest import START_S, Fleet, fill
+
+PYTHON = os.environ.get("SEALIFT_TEST_CHDB", "")
+KEEP = Retention(None, None, None, None)
+pytestmark = pytest.mark.skipif(not PYTHON, reason="no chDB: make fleet-clickhouse")
+
+
+@pytest.fixture(scope="module")
+def clickhouse(fleet: Fleet) -> Iterator[Any]:
+    pytest.importorskip("clickhouse_connect")
+    from sealift.fleet.store.clickhouse import ClickHouseStore
+
+    shim = subprocess.Popen([PYTHON, str(Path(__file__).with_name("chdb_shim.py"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert shim.stdout is not None and shim.stdin is not None
+    port = shim.stdout.readline().strip()
+    store = ClickHouseStore.connect(f"clickhouse://127.0.0.1:{port}/fleet", KEEP)
+    fill(store, fleet.batches(), 100)
+    yield store
+    store.close()
+    shim.stdin.close()
+    shim.wait(20)
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory, fleet: Fleet) -> Iterator[EmbeddedStore]:
+    store = EmbeddedStore(tmp_path_factory.mktemp("embedded"), KEEP, threads=1)
+    fill(store, fleet.batches(), 100)
+    store.maintain((START_S + 10_000) * 10**9)
+    yield store
+    store.close()
+
+
+def same(a: Any, b: Any) -> None:
+    order = lambda rows: sorted(rows, key=lambda r: str([v for v in r.values() if not isinstance(v, float)]))  # noqa: E731
+    left, right = order(a.to_pylist()), order(b.to_pylist())
+    assert len(left) == len(right) and left
+    for x, y in zip(left, right):
+        assert x.keys() == y.keys()
+        for key, value in x.items():
+            assert value == (pytest.approx(y[key], rel=1e-9) if isinstance(value, float) else y[key]), (key, x, y)
+
+
+def test_the_same_answers(clickhouse: Any, embedded: EmbeddedStore, fleet: Fleet) -> None:
+    asked = Question(fleet.plan.start_s, fleet.end_s, ("operator", "model"), limit=1000)
+    for question in (
+        asked,
+        replace(asked, by=("host",)),
+        replace(asked, by=("service", "version"), where=(Filter.parse("operator~aten::*_*"), Filter.parse("host!~*3"))),
+        replace(asked, by=("operator", "pid"), start_s=fleet.plan.start_s + 70, end_s=fleet.plan.start_s + 290),
+        replace(asked, by=("label:none", "attribute:telemetry.sdk.name")),
+        replace(asked, by=("operator",), where=(Filter.parse("model=it's a \\ %"),)),
+    ):
+        answers = [questions.top(store, question) for store in (clickhouse, embedded)]
+        if answers[1].num_rows or answers[0].num_rows:
+            same(*answers)
+    for function in (questions.trend, questions.heatmap, questions.quantile_trend):
+        same(*(function(store, replace(asked, by=("model",), step_s=60)) for store in (clickhouse, embedded)))
+    same(*(questions.models(store, asked) for store in (clickhouse, embedded)))
+    same(*(questions.apis(store, (), ("service",)) for store in (clickhouse, embedded)))
+    same(*(questions.lineage(store) for store in (clickhouse, embedded)))
+    same(*(questions.processes(store) for store in (clickhouse, embedded)))
+    middle = fleet.plan.start_s + 180
+    same(*(questions.diff(store, Side(fleet.plan.start_s, middle), Side(middle, fleet.end_s)) for store in (clickhouse, embedded)))
+    assert clickhouse.totals(Selection(0, 10)).num_rows == 0 == sum(r["count"] or 0 for r in embedded.totals(Selection(0, 10)).to_pylist())
+
+
+def test_repetitions_are_not_counted_through_any_collector(clickhouse: Any, fleet: Fleet) -> None:
+    from sealift.fleet.store.clickhouse import ClickHouseStore
+
+    before = clickhouse.totals(Selection(0, START_S + 10**6, ("operator",))).to_pylist()
+    other = ClickHouseStore(clickhouse._client, KEEP)  # a second collector, and the migrations once more
+    receipt = other.commit(fleet.batches()[:150], START_S * 10**9)
+    assert (receipt.counted, receipt.repeated) == (0, 150)
+    twice = other.commit([fleet.batches()[0], fleet.batches()[0]], START_S * 10**9)
+    assert twice.repeated == 2
+    assert sorted(map(str, clickhouse.totals(Selection(0, START_S + 10**6, ("operator",))).to_pylist())) == sorted(map(str, before))
+
+
+def test_sql_and_figures(clickhouse: Any, fleet: Fleet) -> None:
+    total = sum(t.count for t in fleet.truth.by().values())
+    for view in ("points", "minutes", "hours"):
+        assert clickhouse.sql(f"SELECT sum(count) AS n FROM {view}", 10, 10).to_pylist() == [{"n": total}]
+    for text in ("DROP TABLE arrival", "SELEC 1", "INSERT INTO meta VALUES ('version', '9')"):
+        with pytest.raises(QuestionError):
+            clickhouse.sql(text, 10, 10)
+    assert clickhouse.time_range()[0] <= fleet.plan.start_s < fleet.end_s <= clickhouse.time_range()[1]
+    assert clickhouse.info().figures["store_rows"] > 0 and clickhouse.maintain(0) == {}
