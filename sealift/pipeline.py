@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from sealift.passes.inline_producers import inline_producers
 from sealift.passes.lower_to_loops import lower_to_loops
 from sealift.passes.name_kernels import name_kernels
 from sealift.passes.narrow_broadcasts import narrow_broadcasts
+from sealift.passes.optimize_parts import optimize_parts
 from sealift.passes.pack_weights import pack
 from sealift.passes.share_states import share_states
 from sealift.passes.simplify_expressions import simplify_expressions
@@ -148,9 +149,10 @@ def fold_constants(imported: Imported) -> Imported:
     return replace(imported, graph=folded.graph, weights={**weights, **made})
 
 
-def optimize(loops: Loops, s: Steps) -> Loops:
+def optimize(loops: Loops, s: Steps | Callable[..., Any]) -> Loops:
     """The loop passes, in order: first what inlining feeds on, then what it leaves to kernels."""
     templates = activation_templates(OPS)
+    loops = s("parts", optimize_parts, loops, lambda part: optimize(part, _alone))
     loops = s("drop-empty", drop_empty, loops)
     loops = s("simplify", simplify_expressions, loops)
     loops = s("heads", group_heads, loops)
@@ -166,6 +168,11 @@ def optimize(loops: Loops, s: Steps) -> Loops:
     loops = s("units", drop_unit_axes, loops)
     loops = s("rows", group_rows, loops)
     return s("names", name_kernels, loops)
+
+
+def _alone(name: str, fn: Any, first: Any, *args: Any) -> Any:
+    """A step of loops that a call holds: part of the step that optimises them."""
+    return fn(first, *args)
 
 
 def _below(directory: Path | None, name: str) -> Path | None:

@@ -158,7 +158,12 @@ def _case_text(loops: Loops, kernels: KernelSource) -> str:
     sizes = "\n".join(f"  const int64_t {n} = frame->sizes[{i}]; (void){n};" for i, n in enumerate(names.values()))
     functions = "\n".join(kernels.functions)
     failed = "inline int32_t failed(sealift_frame *frame, int32_t kernel) { frame->error_kernel = kernel; return -1; }"
-    return f"namespace {{\n{functions}\n{failed}\n}}\nint32_t run(sealift_frame *frame) {{\n{sizes}\n" + "\n".join(kernels.steps) + "\n  return 0;\n}"
+    parts = "\n".join(kernels.parts)
+    return (
+        f"namespace {{\n{functions}\n{failed}\n{parts}\n}}\nint32_t run(sealift_frame *frame) {{\n{sizes}\n"
+        + "\n".join(kernels.steps)
+        + "\n  return 0;\n}"
+    )
 
 
 PRELUDE = "".join(f'#include "{header}"\n' for header in ("kernels/loops/loops.h", *FAMILY_HEADERS.values()))

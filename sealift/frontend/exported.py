@@ -29,7 +29,7 @@ from sealift.diag.loc import Loc
 from sealift.frontend.locations import user_loc
 from sealift.frontend.recurrent_shapes import recurrent_shapes
 from sealift.frontend.sizes import Sizes, UnsupportedSize, collect_sizes, help_for_guards, unmet_guards
-from sealift.ir.dim import Dim, dim
+from sealift.ir.dim import Dim, Sym, dim
 from sealift.ir.dtype import DType, dtype_from_torch_name
 from sealift.ir.graph.types import Arg, Constant, Graph, InputUpdate, Node, OpDef, State, TensorType, Value
 
@@ -44,6 +44,10 @@ IMPLIED = frozenset(  # checks of what types and ranges already say
 )
 PLACEMENT = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})  # no part of a tensor's value
 SCALAR_TENSOR = "aten.scalar_tensor.default"  # makes a number that the model returns out of a size
+CONTROL = {  # branches and loops: which arguments are graphs
+    "higher_order.cond": ("pred", "true_graph", "false_graph", "operands"),
+    "higher_order.while_loop": ("cond_graph", "body_graph", "carried_inputs", "additional_inputs"),
+}
 MAX_PLACES = 8  # lines of the user's that one missing operator lists
 
 
@@ -146,8 +150,15 @@ def _decompositions(targets: Iterable[Any]) -> dict[Any, Any]:
 
 
 def _has_mutation(ep: ExportedProgram) -> bool:
-    """Whether an operator writes to its arguments, or is none of ATen's (a branch, a loop), so that functionalisation is needed."""
-    return any(not isinstance(n.target, torch._ops.OpOverload) or n.target._schema.is_mutable for n in _calls(ep) if not _is_size_arithmetic(n))
+    """Whether an operator writes to its arguments, or is none of ATen's, so that functionalisation is needed."""
+    calls = (n for n in _calls(ep) if not _is_size_arithmetic(n) and _control(n) is None)
+    return any(not isinstance(n.target, torch._ops.OpOverload) or n.target._schema.is_mutable for n in calls)
+
+
+def _control(node: fx.Node) -> str | None:
+    """The row of a branch or a loop."""
+    name = f"higher_order.{getattr(node.target, '__name__', '')}"
+    return name if isinstance(node.target, torch._ops.HigherOrderOperator) and name in CONTROL else None
 
 
 def _is_size_arithmetic(node: fx.Node) -> bool:
@@ -175,7 +186,9 @@ def _origins(node: fx.Node) -> list[str]:
 
 
 def _calls(ep: ExportedProgram) -> Iterable[fx.Node]:
-    return (n for n in ep.graph.nodes if n.op == "call_function")
+    """Of the program and of the graphs that it branches to and loops over."""
+    graphs = [m.graph for m in ep.graph_module.modules() if isinstance(m, fx.GraphModule)]
+    return (n for graph in graphs for n in graph.nodes if n.op == "call_function")
 
 
 def _is_known(target: str, ops: Mapping[str, OpDef]) -> bool:
@@ -204,6 +217,7 @@ class _Importer:
     errors: list[CompileError] = field(default_factory=list)
     missing: dict[str, list[tuple[str, Loc]]] = field(default_factory=dict)  # operator -> its nodes
     sizes: Sizes = field(default_factory=Sizes)
+    sizes_of_model: tuple[Sym, ...] = ()
 
     def run(self) -> Imported:
         placeholders = {n.name: n for n in self.ep.graph.nodes if n.op == "placeholder"}
@@ -216,11 +230,8 @@ class _Importer:
                 f"the model was exported for sizes with {'; '.join(guards[:3])} only, which sealift cannot check when it runs",
                 help=help_for_guards(self.original, self.sizes),
             )
-        for node in self.ep.graph.nodes:
-            if node.op == "call_function":
-                self.call(node)
-            elif node.op == "get_attr":
-                self.values[node.name] = None  # a submodule of a higher-order operator, which is refused where it is called
+        self.sizes_of_model = tuple(s for s in (d.as_sym for d in self.sizes.symbols.values()) if s is not None)
+        self.walk(self.ep.graph_module)
         outputs, kinds, output_names = self.outputs()
         states, changed = self.states(constants), self.input_updates()
         self.raise_errors()
@@ -229,10 +240,9 @@ class _Importer:
         mutated = {s.fqn for s in states}
         live = tuple(c for c in constants if c.value.name in used and c.fqn not in mutated)
         stored = {c.fqn for c in live} | mutated
-        sizes = tuple(s for s in (d.as_sym for d in self.sizes.symbols.values()) if s is not None)
         graph = Graph(
             self.name,
-            sizes,
+            self.sizes_of_model,
             tuple(e.value for e in entries if e.value is not None),
             live,
             states,
@@ -250,6 +260,13 @@ class _Importer:
             entries,
             kinds,
         )
+
+    def walk(self, module: fx.GraphModule) -> None:
+        for node in module.graph.nodes:
+            if node.op == "call_function":
+                self.call(node)
+            elif node.op == "get_attr":
+                self.values[node.name] = getattr(module, str(node.target), None)  # a branch or a loop's body: a graph of its own
 
     # ---- errors ----
 
@@ -417,6 +434,10 @@ class _Importer:
         if name in IDENTITIES:
             self.values[node.name] = self.values.get(_first(node).name)
             return
+        control = _control(node)
+        if control is not None and control in self.ops:
+            self.control(self.ops[control], node, value)
+            return
         op = self.ops.get(name)
         if op is None or not isinstance(node.target, torch._ops.OpOverload):
             self.miss(name, node)
@@ -430,6 +451,63 @@ class _Importer:
         if any(o is None for o in outputs):
             return
         self.nodes.append(Node(op, args, tuple(o for o in outputs if o is not None), user_loc(node)))
+
+    # ---- branches and loops ----
+
+    def control(self, op: OpDef, node: fx.Node, value: Any) -> None:
+        """A branch or a loop: its graphs over the tensors among its operands."""
+        parameters = CONTROL[op.name]
+        given = dict(zip(parameters, node.args, strict=True))
+        tensors = [a for key, arg in given.items() if isinstance(arg, (list, tuple)) for a in arg]
+        carried = given.get("carried_inputs", ())
+        odd = next((a for a in carried if not (isinstance(a, fx.Node) and isinstance(a.meta.get("val"), torch.Tensor))), None)  # type: ignore[union-attr]
+        if odd is not None:
+            self.refuse("E-EXPORT-004", f"a loop that carries {_arg_text(odd)}, a number", node, help="carry it as a tensor: torch.tensor(0)")
+        pred = given.get("pred")
+        if pred is not None and not (isinstance(pred, fx.Node) and isinstance(pred.meta.get("val"), torch.Tensor)):
+            why = "a branch that depends on sizes alone"
+            self.refuse("E-EXPORT-004", why, node, help="use a tensor: torch.cond(torch.tensor(x.shape[0]) > 4, ...); or decide in Python")
+            odd = pred
+        args: list[tuple[str, Arg]] = []
+        for key in parameters:
+            raw = given[key]
+            module = self.values.get(raw.name) if isinstance(raw, fx.Node) else None
+            if isinstance(module, fx.GraphModule):
+                args.append((key, self.part(module, f"{_stem(node)}_{key.removesuffix('_graph')}", tensors)))
+            elif isinstance(raw, (list, tuple)):
+                args.append((key, tuple(self.argument(a) for a in raw if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), torch.Tensor))))
+            else:
+                args.append((key, self.argument(raw) if odd is None else None))
+        lost = any(a is _LOST or (isinstance(a, tuple) and any(x is _LOST or x is None for x in a)) for _, a in args)
+        outputs = self.results(node, tuple(value) if isinstance(value, list) else value)
+        if odd is None and not lost and all(o is not None for o in outputs):
+            self.nodes.append(Node(op, tuple(args), tuple(o for o in outputs if o is not None), user_loc(node)))
+
+    def part(self, module: fx.GraphModule, name: str, operands: Sequence[Any]) -> Graph:
+        """A branch or a loop's body over those of the operands that are tensors."""
+        outer_values, outer_nodes = self.values, self.nodes
+        self.values, self.nodes = {}, []
+        inputs: list[Value] = []
+        for node, operand in zip((n for n in module.graph.nodes if n.op == "placeholder"), operands, strict=True):
+            tensor = node.meta.get("val")
+            if isinstance(tensor, torch.Tensor):
+                value = self.define(_stem(node), tensor, node)
+                self.values[node.name] = value
+                inputs += [value] if value is not None else []
+            else:
+                self.values[node.name] = operand  # a size, which is read where it is used
+        self.walk(module)
+        (output,) = (n for n in module.graph.nodes if n.op == "output")
+        returned = output.args[0] if isinstance(output.args[0], (list, tuple)) else (output.args[0],)
+        outputs: list[Value | None] = []
+        for raw in returned:
+            found = self.values.get(raw.name) if isinstance(raw, fx.Node) else None
+            if not isinstance(found, Value) and isinstance(raw, fx.Node) and not isinstance(raw.meta.get("val"), torch.Tensor):
+                self.refuse("E-EXPORT-004", f"a branch or a loop that returns {_arg_text(raw)}, a number", raw, help="return it as a tensor")
+            outputs.append(found if isinstance(found, Value) else None)
+        graph = Graph(self.unique(name), self.sizes_of_model, tuple(inputs), (), (), tuple(self.nodes), tuple(outputs))
+        self.values, self.nodes = outer_values, outer_nodes
+        return graph
 
     def unknown(self, node: fx.Node, value: Any) -> Any:
         """Values for a node that has no operator, so that what follows it can be looked at, too."""

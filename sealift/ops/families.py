@@ -17,7 +17,8 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Family:
-    """`roles`: operand names, optional ones with a trailing '?'. `naive(operands, attrs)` gives the outputs."""
+    """`roles`: operand names, optional ones with a trailing '?', numbered ones (in0, in1, ...) with a '*'.
+    `naive(operands, attrs)` gives the outputs."""
 
     name: str
     roles: tuple[str, ...]
@@ -196,6 +197,24 @@ def _bags(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Arra
     return (out.astype(table.dtype),)
 
 
+def _inputs(operands: Mapping[str, Array]) -> list[Array]:
+    return [operands[f"in{k}"] for k in range(sum(role.startswith("in") for role in operands))]
+
+
+def _cond(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Array, ...]:
+    """The outputs of `then` or of `otherwise`, both functions of the inputs."""
+    return tuple(attrs["then" if operands["pred"] else "otherwise"](_inputs(operands)))
+
+
+def _while(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Array, ...]:
+    """While `condition` holds: the first inputs become what `body` makes of all."""
+    values = _inputs(operands)
+    while attrs["condition"](values)[0].reshape(()):
+        after = attrs["body"](values)
+        values = [*(np.array(a) for a in after), *values[len(after) :]]
+    return tuple(values[: attrs["carried"]])
+
+
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         f.name: f
@@ -204,6 +223,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             Family("gemm", ("a", "b", "bias?", "residual?"), _gemm),
             Family("attention", ("q", "k", "v", "mask?"), _attention),
             Family("sort", ("x",), _sort),
+            Family("cond", ("pred", "in*"), _cond),
+            Family("while", ("in*",), _while),
             Family("bags", ("table", "indices", "offsets", "weights?"), _bags),
             Family(
                 "recurrent",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from sealift.diag.errors import CompileError, InternalError
 from sealift.ir.dim import ONE
 from sealift.ir.graph.types import Graph, InputUpdate, Node, State, Value
 from sealift.ir.loop.expr import Buffer, Load
-from sealift.ir.loop.operands import accepts
+from sealift.ir.loop.operands import accepts, is_identity
 from sealift.ir.loop.rewrite import replace_buffers
 from sealift.ir.loop.types import Axis, Call, Kernel, Loops, Map, Operand, Stage
 from sealift.ops.lang import Builder, Tensor, whole
@@ -25,32 +26,61 @@ def lower_to_loops(graph: Graph) -> Loops:
     lowering = _Lowering({}, [], [])
     for v in graph.inputs:
         lowering.declare(v, "input")
+    return _lowered(graph, lowering, _outputs_of_model)
+
+
+def lower_part(graph: Graph, constants: Mapping[str, Buffer]) -> Loops:
+    """A graph among a node's arguments, as loops that a call holds: its inputs and outputs are row-major, its outputs all its own.
+    `constants`: its inputs that are constants of the model around it, which it reads as such."""
+    lowering = _Lowering({}, [], [])
+    for v in graph.inputs:
+        if v.name in constants:
+            lowering.buffers[v.name] = constants[v.name]
+        else:
+            lowering.declare(Value(v.name, replace(v.type, order=None)), "input")
+    return _lowered(graph, lowering, _outputs_of_part)
+
+
+def _lowered(graph: Graph, lowering: _Lowering, outputs_of_graph: Callable[[Graph, _Lowering, set[str]], tuple[Buffer | None, ...]]) -> Loops:
     for c in graph.constants:
         lowering.declare(c.value, "weight")
     for s in graph.states:
         lowering.declare(s.value, "state")
-    wanted = {v.name for v in graph.outputs if v is not None}
+    is_part = outputs_of_graph is _outputs_of_part
+    wanted = {v.name for v in graph.outputs if v is not None and not (is_part and v.type.order is not None)}
     given = {v.name for v in (*graph.inputs, *(c.value for c in graph.constants), *(s.value for s in graph.states))}
     for node in graph.nodes:
         lowering.lower_node(node, wanted - given)
-    changed = {u.value.name for u in graph.input_updates}
-    outputs = _outputs(graph, lowering, given, changed)
+    outputs = outputs_of_graph(graph, lowering, given)
     updated: list[State | InputUpdate] = [*graph.states, *graph.input_updates]
     states = [(lowering.buffers[s.value.name], lowering.kept(s)) for s in updated]
     for state, new in states:
         if new is not state:
             lowering.kernels.append(_copy_kernel(new, state, f"keep_{state.name}"))
-    inputs = tuple(lowering.buffers[v.name] for v in graph.inputs)
+    inputs = tuple(b for b in (lowering.buffers[v.name] for v in graph.inputs) if b.kind != "weight")
     kept = {b.name for b in (*inputs, *(o for o in outputs if o is not None))}
     others = [b for b in (*lowering.buffers.values(), *lowering.extra) if b.name not in kept]
     updates = tuple((state, state) for state, _ in states)
     return Loops(graph.name, graph.sizes, inputs, outputs, tuple(dict.fromkeys(others)), tuple(lowering.kernels), updates)
 
 
-def _outputs(graph: Graph, lowering: _Lowering, given: set[str], changed: set[str]) -> tuple[Buffer | None, ...]:
+def _outputs_of_part(graph: Graph, lowering: _Lowering, given: set[str]) -> tuple[Buffer | None, ...]:
+    outputs: list[Buffer | None] = []
+    for position, v in enumerate(graph.outputs):
+        assert v is not None, "a row has refused it"
+        source = lowering.buffers[v.name]
+        if source.kind != "output" or source in outputs:
+            copy = Buffer(f"{graph.name}.out{position}", v.type.dtype, v.type.shape, "output")
+            lowering.kernels.append(_copy_kernel(source, copy, copy.name))
+            source = copy
+        outputs.append(source)
+    return tuple(outputs)
+
+
+def _outputs_of_model(graph: Graph, lowering: _Lowering, given: set[str]) -> tuple[Buffer | None, ...]:
     outputs: list[Buffer | None] = []
     used: set[str] = set()
-    input_names = {v.name for v in graph.inputs} - changed
+    input_names = {v.name for v in graph.inputs} - {u.value.name for u in graph.input_updates}
     for position, v in enumerate(graph.outputs):
         if v is None:
             outputs.append(None)
@@ -135,6 +165,7 @@ class _Lowering:
         """A call between copies of what its family cannot read or write where it lies; any other stage alone."""
         if not isinstance(stage, Call):
             return [stage]
+        stage = _with_parts(stage)
         before: list[Stage] = []
         after: list[Stage] = []
         operands: list[tuple[str, Operand]] = []
@@ -154,6 +185,24 @@ class _Lowering:
                 self.extra.append(plain)
             outs.append(plain)
         return [*before, replace(stage, operands=tuple(operands), outs=tuple(outs)), *after] if before or after else [stage]
+
+
+def _with_parts(call: Call) -> Call:
+    """The call with loops for the graphs among its attributes. Operands that are constants are read there as such, and vanish here."""
+    graphs = [value for _, value in call.attrs if isinstance(value, Graph)]
+    if not graphs:
+        return call
+    numbered = [(role, operand) for role, operand in call.operands if role.startswith("in")]
+    carried = call.attr("carried", 0)
+    wholes = {k: o.load.buffer for k, (_, o) in enumerate(numbered) if is_identity(o.load.index, o.axes)}
+    constants = {k: b for k, b in wholes.items() if k >= carried and b.kind == "weight"}
+    kept = [operand for k, (_, operand) in enumerate(numbered) if k not in constants]
+    others = [(role, operand) for role, operand in call.operands if not role.startswith("in")]
+    attrs = tuple(
+        (name, lower_part(value, {value.inputs[k].name: b for k, b in constants.items()}) if isinstance(value, Graph) else value)
+        for name, value in call.attrs
+    )
+    return replace(call, operands=(*others, *((f"in{k}", operand) for k, operand in enumerate(kept))), attrs=attrs)
 
 
 def _is_writable(family: str, out: Buffer) -> bool:

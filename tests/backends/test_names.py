@@ -12,7 +12,7 @@ from sealift import pipeline
 from sealift.backends.cpp.kernel import emit_kernels, size_names
 from sealift.backends.cpp.model import emit_sources
 from sealift.backends.cpp.spelling import identifier, unique_identifiers
-from sealift.ir.graph.text import parse_graph
+from sealift.ir.graph.text import parse_graph, subgraphs_of
 from sealift.ir.loop.expr import Buffer
 from sealift.ops import OPS
 from sealift.options import Options
@@ -47,10 +47,12 @@ def test_what_generated_code_says_is_reserved() -> None:
     own = {"kernel"}  # a parameter of failed(), which uses no other name
     for name in NAMES:
         graph = read_graph(name)
-        own |= {s.name for s in graph.sizes} | {v.name for n in graph.nodes for v in n.outputs}
-        own |= {v.name for v in graph.inputs} | {c.value.name for c in graph.constants}
+        for part in (*subgraphs_of(graph), graph):
+            own |= {s.name for s in part.sizes} | {v.name for n in part.nodes for v in n.outputs}
+            own |= {v.name for v in part.inputs} | {c.value.name for c in part.constants}
         loops = pipeline.optimize(lower_to_loops(graph), pipeline.new_steps(Options()))
-        own |= set(unique_identifiers((b.name for b in loops.buffers), ()).values())  # rows are named after their buffers
+        for held in (*loops.parts, loops):  # rows are named after their buffers
+            own |= set(unique_identifiers((b.name for b in (*held.inputs, *held.buffers, *held.outputs) if b is not None), ()).values())
     fields = set(re.findall(r"(?:\.|->)(\w+)", "".join(p.read_text() for p in DIRECTORY.glob("*/*.cpp"))))
     words: set[str] = set()
     for path in (*DIRECTORY.glob("*/kernels_*.cpp"), *DIRECTORY.glob("*/run.cpp")):

@@ -242,13 +242,25 @@ def test_one_error_says_everything() -> None:
     assert "sealift ops --missing" in text
 
 
-def test_control_flow_is_refused_with_its_line() -> None:
+def test_a_branch_on_sizes_alone_is_refused_with_its_line() -> None:
+    class Cond(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.shape[0] > 4, lambda t: t + 1, lambda t: t - 1, (x,))  # type: ignore[no-any-return]
+
+    program = export(Cond(), (torch.randn(8),), dynamic_shapes={"x": {0: Dim("n", min=2, max=64)}})
+    with pytest.raises(CompileError, match=r"(?s)E-EXPORT-004.*a branch that depends on sizes alone\n.*torch\.cond\(x\.shape\[0\] > 4"):
+        from_export(program, "m", OPS)
+
+
+def test_a_branch_is_a_node_with_two_graphs() -> None:
     class Cond(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.cond(x.sum() > 0, lambda t: t + 1, lambda t: t - 1, (x,))  # type: ignore[no-any-return]
 
-    with pytest.raises(CompileError, match=r"(?s)no lowering for cond\n.*torch\.cond\(x\.sum\(\) > 0"):
-        from_export(export(Cond(), (torch.randn(3),)), "m", OPS)
+    graph = from_export(export(Cond(), (torch.randn(3),)), "m", OPS).graph
+    (call,) = (n for n in graph.nodes if n.graphs)
+    assert call.op.name == "higher_order.cond" and [[n.op.name for n in g.nodes] for g in call.graphs] == [["aten.add.Tensor"], ["aten.sub.Tensor"]]
+    assert "test_exported.py" in str(call.loc)
 
 
 def test_an_assumption_about_sizes_is_refused() -> None:

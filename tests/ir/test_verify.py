@@ -56,8 +56,8 @@ def test_a_good_graph_passes_and_runs() -> None:
         (5, "%mm: f32[b, 3] =", "%mm: f32[b, 3] order(1, 1) ="),
         (6, "%sum: f32[3] =", "%sum: f32[1, 3] ="),
         (6, "return y=%act, n=none", "return y=%act, y=none"),
-        (7, "%mm: f32[b, 3] =", "%mm: f32[b, 4] ="),
-        (7, "%act: f32[b, 3] =", "%act: f64[b, 3] ="),
+        (8, "%mm: f32[b, 3] =", "%mm: f32[b, 4] ="),
+        (8, "%act: f32[b, 3] =", "%act: f64[b, 3] ="),
     ],
 )
 def test_graph_invariants(number: int, old: str, new: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
 
 from tests.models.cases import Arguments, ModelCase, Parts, randn
@@ -65,6 +66,56 @@ class Dlrm(torch.nn.Module):
         return torch.sigmoid(self.top(torch.cat([below, products[:, self.rows, self.columns]], dim=1)))
 
 
+class EarlyExit(torch.nn.Module):
+    """A cheap answer where the first layer is sure of it, else the whole network's, which answers easy inputs in yet another way."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(width, width)
+        self.exit = torch.nn.Linear(width, classes)
+        self.deep = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.GELU()) for _ in range(3)))
+        self.last = torch.nn.Linear(width, classes)
+        self.register_buffer("threshold", torch.tensor(0.5))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = torch.relu(self.first(x))
+        early = torch.softmax(self.exit(hidden), dim=-1)
+
+        def stop(hidden: torch.Tensor, early: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return early.clone(), early.amax(-1)
+
+        def go_on(hidden: torch.Tensor, early: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            deep = torch.cond(hidden.mean() > 1, lambda h: h * self.threshold, lambda h: self.deep(h) + h, (hidden,))
+            late = torch.softmax(self.last(deep), dim=-1)
+            return late, late.amax(-1)
+
+        answer: tuple[torch.Tensor, torch.Tensor] = torch.cond(early.amax(-1).min() > self.threshold, stop, go_on, (hidden, early))
+        return answer
+
+
+class Equilibrium(torch.nn.Module):
+    """z = tanh(W z + U x), iterated until it moves less than a tolerance: how often depends on the data."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner, self.outer = torch.nn.Linear(width, width), torch.nn.Linear(width, width)
+        torch.nn.init.normal_(self.inner.weight, std=0.3 / width**0.5)
+
+    def forward(self, x: torch.Tensor, tolerance: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        given = self.outer(x)
+
+        def moves(turn: torch.Tensor, z: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
+            return torch.logical_and(change > tolerance, turn < 50)
+
+        def step(turn: torch.Tensor, z: torch.Tensor, change: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+            after = torch.tanh(self.inner(z) + given)
+            return turn + 1, after, (after - z).abs().amax()
+
+        start = torch.zeros((), dtype=torch.int64), torch.zeros_like(given), torch.ones((), dtype=given.dtype)
+        turns, z, _ = while_loop(moves, step, start)
+        return z, turns
+
+
 def dlrm_inputs(tables: int, rows: int, dense: int, batch: int, bag: int, seed: int) -> Arguments:
     """Bags of 0 to 2 * bag rows."""
     generator = torch.Generator().manual_seed(seed)
@@ -73,6 +124,22 @@ def dlrm_inputs(tables: int, rows: int, dense: int, batch: int, bag: int, seed: 
     ends = lengths.cumsum(1)
     offsets = torch.cat([torch.zeros(tables, 1, dtype=torch.int64), ends], 1).clamp(max=batch * bag + 1)
     return randn(batch, dense, seed=seed), ids(tables, batch * bag + 1, high=rows, seed=seed), offsets
+
+
+def _early_exit() -> Parts:
+    torch.manual_seed(0)
+    model = EarlyExit(24, 5).eval()
+    with torch.no_grad():
+        model.exit.weight *= 4
+    inputs = [(randn(b, 24, seed=b) * size,) for b, size in ((3, 1.0), (2, 9.0), (2, 0.01), (33, 6.0), (2, 40.0))]
+    return model, inputs, {"x": {0: Dim("batch", min=2, max=4096)}}  # torch's tracing of a branch takes sizes of 1 for constants
+
+
+def _equilibrium() -> Parts:
+    torch.manual_seed(0)
+    model = Equilibrium(24).eval()
+    inputs = [(randn(b, 24, seed=b), torch.tensor(tolerance)) for b, tolerance in ((3, 1e-2), (1, 2.0), (33, 1e-1), (5, 0.5))]
+    return model, inputs, {"x": {0: _BATCH}, "tolerance": None}
 
 
 _BATCH, _LENGTH = Dim("batch", min=1, max=4096), Dim("length", min=1, max=2048)
@@ -106,6 +173,8 @@ SMALL = (
     ModelCase("gru_tagger", lambda: _tagger("GRU", 100, 24, 40, 2, ((3, 7), (1, 1), (2, 33), (9, 4))), "two layers, both directions, any length"),
     ModelCase("lstm_stream", lambda: _decoder("LSTM"), "states in and out"),
     ModelCase("gru_stream", lambda: _decoder("GRU"), "states in and out"),
+    ModelCase("early_exit", _early_exit, "a branch in a branch; weights in both"),
+    ModelCase("equilibrium", _equilibrium, "a loop that ends when its values settle"),
     ModelCase("dlrm", lambda: _dlrm(5, 50, 16, 32, (6, 1, 33)), "five tables"),
 )
 LARGE = (

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch._higher_order_ops.scan import scan
 
 import sealift
 from sealift.frontend import export_module
@@ -61,3 +62,53 @@ def test_a_position_that_may_not_be_negative_is_named_as_given(tmp_path: Path) -
     for wrong in (-1, 10):
         with pytest.raises(sealift.SealiftError, match=rf"index {wrong} is out of range for a dimension of size 10"):
             model(torch.tensor([3, wrong]))
+
+
+def test_only_the_branch_taken_runs(tmp_path: Path) -> None:
+    """The other one would fail: its index is out of range."""
+
+    class Lookup(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(10, 4)
+
+        def forward(self, known: torch.Tensor, word: torch.Tensor) -> torch.Tensor:
+            return torch.cond(known, lambda w: self.table(w), lambda w: w[:, None].expand(-1, 4) * 1.0, (word,))
+
+    example = torch.tensor(True), torch.tensor([3, 4])
+    model = sealift.load(sealift.compile(export_module(Lookup().eval(), example), tmp_path / "model.pt2"))
+    assert torch.equal(torch.as_tensor(model(torch.tensor(False), torch.tensor([77, 4]))), torch.tensor([[77.0] * 4, [4.0] * 4]))
+    with pytest.raises(sealift.SealiftError, match="index 77 is out of range for a dimension of size 10"):
+        model(torch.tensor(True), torch.tensor([77, 4]))
+    model(torch.tensor(True), torch.tensor([7, 4]))
+
+
+def _refused(module: torch.nn.Module, arguments: tuple[torch.Tensor, ...], dynamic: object = None) -> str:
+    with pytest.raises(sealift.CompileError) as error:
+        sealift.compile(export_module(module.eval(), arguments, dynamic_shapes=dynamic), "never.pt2")
+    return str(error.value)
+
+
+def test_what_control_flow_cannot_do_is_said_with_the_line() -> None:
+    class Scan(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            def add(carry: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+                return carry + row, carry * 2
+
+            return scan(add, torch.zeros(4), x)[1]  # the line
+
+    text = _refused(Scan(), (torch.randn(3, 4),))
+    assert "E-OP-001" in text and "scan" in text and "test_recurrent.py" in text
+
+    class MissingInside(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, lambda x: torch.linalg.svdvals(x), lambda x: x[0] * 1.0, (x,))
+
+    text = _refused(MissingInside(), (torch.randn(4, 4),))
+    assert "E-OP-001" in text and "svd" in text and "test_recurrent.py" in text
+
+
+def test_recurrent_layers_say_what_they_cannot_do() -> None:
+    layer = torch.nn.LSTM(4, 4).double()
+    text = _refused(layer, (torch.randn(3, 2, 4, dtype=torch.float64),))
+    assert "E-OP-002" in text and "only float32" in text

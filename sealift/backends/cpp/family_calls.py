@@ -26,7 +26,7 @@ _ACTIVATIONS = {
 
 def family_includes(loops: Loops) -> list[str]:
     """The headers of the families that a model calls."""
-    used = {stage.family for kernel in loops.kernels for stage in kernel.stages if isinstance(stage, Call)}
+    used = {stage.family for part in (*loops.parts, loops) for kernel in part.kernels for stage in kernel.stages if isinstance(stage, Call)}
     return [f'#include "{header}"' for name, header in FAMILY_HEADERS.items() if name in used]
 
 

@@ -87,7 +87,8 @@ def _run_unit(name: str, loops: Loops, kernels: KernelSource) -> str:
         f"// {name}, one run: every kernel in order.\n{includes}\n\n"
         "namespace SEALIFT_NS {\nnamespace {\n\n"
         "__attribute__((noinline, cold)) int32_t failed(sealift_frame *frame, int32_t kernel) {\n  frame->error_kernel = kernel;\n  return -1;\n}\n\n"
-        f"}}  // namespace\n\nint32_t run_{identifier(name)}(sealift_frame *frame) {{\n{sizes}\n{steps}\n  return 0;\n}}\n\n"
+        + "".join(f"{part}\n\n" for part in kernels.parts)
+        + f"}}  // namespace\n\nint32_t run_{identifier(name)}(sealift_frame *frame) {{\n{sizes}\n{steps}\n  return 0;\n}}\n\n"
         "}  // namespace SEALIFT_NS\n"
     )
 

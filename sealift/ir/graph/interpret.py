@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from sealift.diag.errors import InternalError
 from sealift.ir.graph.types import Arg, Graph, Node, Value
 from sealift.ir.graph.verify import MakeBuilder, MakeTensor, buffer_of
 from sealift.ir.loop.interpret import NO_FAMILIES, Array, Naive, bind_sizes, eval_over, run_stages, to_held
-from sealift.ir.loop.types import Axis
+from sealift.ir.loop.types import Axis, Call
 
 
 def interpret(
@@ -37,6 +38,16 @@ def interpret(
     return [None if v is None else env[v.name] for v in g.outputs]
 
 
+def run_graph(
+    g: Graph, inputs: Sequence[Array], sizes: Mapping[str, int], builder: MakeBuilder, tensor: MakeTensor, families: Mapping[str, Naive]
+) -> list[Array]:
+    """The outputs of a graph among a node's arguments: a branch, a loop's body."""
+    env = {v.name: a for v, a in zip(g.inputs, inputs, strict=True)}
+    for node in g.nodes:
+        run_node(node, env, sizes, builder, tensor, families)
+    return [env[v.name] for v in g.outputs if v is not None]
+
+
 def run_node(
     node: Node,
     env: dict[str, Array],
@@ -52,7 +63,12 @@ def run_node(
     if len(results) != len(node.outputs):
         raise InternalError(f"{node.op.name} gives {len(results)} results for {len(node.outputs)} outputs")
     local = {v.name: env[v.name] for v in node.inputs}
-    run_stages(made.stages, local, sizes, families)
+
+    def bound(value: Any) -> Any:
+        return (lambda arrays: run_graph(value, arrays, sizes, builder, tensor, families)) if isinstance(value, Graph) else value
+
+    stages = [replace(s, attrs=tuple((key, bound(value)) for key, value in s.attrs)) if isinstance(s, Call) else s for s in made.stages]
+    run_stages(stages, local, sizes, families)
     for v, t in zip(node.outputs, results, strict=True):
         axes = tuple(Axis(f"out{k}", d) for k, d in enumerate(t.shape))
         env[v.name] = eval_over(t.at(tuple(a.dim for a in axes)), axes, local, sizes)

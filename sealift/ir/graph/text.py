@@ -11,7 +11,8 @@
     }
     source model.py:31 "h = self.proj(x)"
 
-The leading tensors among a node's arguments stand without their parameter's name.
+The leading tensors among a node's arguments stand without their parameter's name. A graph among them (a branch, a loop's body) is
+referred to as @name, and stands before the graph that it is part of.
 """
 
 from __future__ import annotations
@@ -43,6 +44,19 @@ _KINDS = ("parameter", "buffer", "tensor")
 
 
 def print_graph(g: Graph) -> str:
+    return "".join(_graph_text(s) for s in subgraphs_of(g)) + _graph_text(g, sources=True)
+
+
+def subgraphs_of(g: Graph) -> list[Graph]:
+    """Every graph among the nodes' arguments, theirs included, each before the one it is part of."""
+    found: list[Graph] = []
+    for n in g.nodes:
+        for inner in n.graphs:
+            found += [*subgraphs_of(inner), inner]
+    return found
+
+
+def _graph_text(g: Graph, sources: bool = False) -> str:
     lines = [f"graph {name_text(g.name)}({', '.join(size_text(s) for s in g.sizes)})"]
     becomes = {u.value.name: f" -> {value_name(u.update)}" for u in g.input_updates}
     lines += [f"  input {declaration(v)}{becomes.get(v.name, '')}" for v in g.inputs]
@@ -55,7 +69,9 @@ def print_graph(g: Graph) -> str:
         outputs = [f"{name_text(name)}={text}" for name, text in zip(g.output_names, outputs, strict=True)]
     lines += [f"  return {', '.join(outputs)}".rstrip(), "}"]
     lines += [f"{key} {quoted(spec)}" for key, spec in (("in_spec", g.in_spec), ("out_spec", g.out_spec)) if spec]
-    return "\n".join(lines + source_lines(n.loc for n in g.nodes)) + "\n"
+    if sources:
+        lines += source_lines(n.loc for part in (*subgraphs_of(g), g) for n in part.nodes)
+    return "\n".join(lines) + "\n"
 
 
 def value_name(v: Value) -> str:
@@ -74,6 +90,8 @@ def node_line(n: Node) -> str:
 
 
 def _value_text(arg: Arg) -> str | None:
+    if isinstance(arg, Graph):
+        return f"@{name_text(arg.name)}"
     return value_name(arg) if isinstance(arg, Value) else None
 
 
@@ -89,12 +107,27 @@ def _arg_texts(n: Node) -> list[str]:
 
 def parse_graph(text: str, ops: Mapping[str, OpDef]) -> Graph:
     """The inverse of str(). ValueError with line and column on anything else, or on an operator that is not in `ops`."""
-    return _GraphParser(Cursor(text), ops).graph()
+    cursor, parts = Cursor(text), dict[str, Graph]()
+    while True:
+        graph = _GraphParser(cursor, ops, parts).graph()
+        if cursor.done():
+            return graph
+        if not cursor.peek("graph"):
+            raise cursor.fail("the end")
+        parts[graph.name] = graph
+
+
+def _with_sources(node: Node, sources: Mapping[tuple[str, int], str]) -> Node:
+    """The node, and those of the graphs among its arguments, with the users' lines."""
+    args = tuple(
+        (key, replace(arg, nodes=tuple(_with_sources(n, sources) for n in arg.nodes)) if isinstance(arg, Graph) else arg) for key, arg in node.args
+    )
+    return replace(node, args=args, loc=with_sources(node.loc, sources))
 
 
 class _GraphParser:
-    def __init__(self, cursor: Cursor, ops: Mapping[str, OpDef]) -> None:
-        self.c, self.ops = cursor, ops
+    def __init__(self, cursor: Cursor, ops: Mapping[str, OpDef], parts: Mapping[str, Graph]) -> None:
+        self.c, self.ops, self.parts = cursor, ops, parts
         self.symbols: dict[str, Dim] = {}
         self.values: dict[str, Value] = {}
 
@@ -137,15 +170,13 @@ class _GraphParser:
             if c.accept(key):
                 specs[key] = c.string()
         sources = read_sources(c)
-        if not c.done():
-            raise c.fail("the end")
         return Graph(
             name,
             sizes,
             tuple(inputs),
             tuple(constants),
             tuple(State(value, fqn, self.value(update)) for value, fqn, update in states),
-            tuple(replace(n, loc=with_sources(n.loc, sources)) for n in nodes),
+            tuple(_with_sources(n, sources) for n in nodes),
             outputs,
             names,
             specs["in_spec"],
@@ -198,6 +229,11 @@ class _GraphParser:
         if not self.c.peek("%"):
             key = self.c.name()
             self.c.expect("=")
+        if self.c.accept("@"):
+            part = self.c.name()
+            if part not in self.parts:
+                raise self.c.fail(f"a graph that stands before, not @{part}")
+            return key, self.parts[part]
         return key, read_arg(self.c, self.symbols, self.use)
 
     def outputs(self) -> tuple[tuple[Value | None, ...], tuple[str, ...]]:

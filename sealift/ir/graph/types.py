@@ -87,6 +87,11 @@ class Node:
         """Every tensor among the arguments, in order."""
         return tuple(v for _, a in self.args for v in values_in(a))
 
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graphs among the arguments: branches, a loop's condition and body."""
+        return tuple(a for _, a in self.args if isinstance(a, Graph))
+
     def arg(self, name: str) -> Arg:
         for key, value in self.args:
             if key == name:

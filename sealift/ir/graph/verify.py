@@ -30,7 +30,8 @@ def verify(g: Graph, builder: MakeBuilder | None = None, tensor: MakeTensor | No
     5. an order is a permutation of the dimensions;
     6. outputs and updates of states and inputs are defined, an update has its state's or input's type, an input has one at most, and
        names are distinct and one per output;
-    7. with `builder` and `tensor` given: a node's types are those its row gives for its arguments. Sizes are compared as
+    7. a graph among a node's arguments is one by these rules, with the same sizes;
+    8. with `builder` and `tensor` given: a node's types are those its row gives for its arguments. Sizes are compared as
        expressions, and where these differ, by their values: export may write the same size in another way.
     """
     checker = _Checker(g)
@@ -90,6 +91,10 @@ class _Checker:
                     if stray:
                         raise self.fail(4, f"argument {d}: {stray[0]} is no size of the graph", line)
             self.arguments(node, line)
+            for inner in node.graphs:
+                if inner.sizes != self.g.sizes:
+                    raise self.fail(7, f"graph {inner.name} has sizes of its own", line)
+                verify(inner)
             for v in node.outputs:
                 self.define(v)
 
@@ -132,13 +137,13 @@ class _Checker:
         except (NotImplementedError, IndexError):
             return  # refused arguments: the user's to act on, and said by the lowering
         if len(types) != len(node.outputs):
-            raise self.fail(7, f"{node.op.name}'s row gives {len(types)} results, not {len(node.outputs)}", line)
+            raise self.fail(8, f"{node.op.name}'s row gives {len(types)} results, not {len(node.outputs)}", line)
         for v, (dtype, shape) in zip(node.outputs, types, strict=True):
             if dtype is not v.type.dtype or len(shape) != len(v.type.shape):
-                raise self.fail(7, f"{node.op.name}'s row gives {dtype}{shape_text(shape)} for %{v.name}: {v.type}", line)
+                raise self.fail(8, f"{node.op.name}'s row gives {dtype}{shape_text(shape)} for %{v.name}: {v.type}", line)
             for d, (given, declared) in enumerate(zip(shape, v.type.shape, strict=True)):
                 if not may_be_equal(given, declared):
-                    raise self.fail(7, f"{node.op.name}'s row gives %{v.name} size {given} in dimension {d}, not {declared}", line)
+                    raise self.fail(8, f"{node.op.name}'s row gives %{v.name} size {given} in dimension {d}, not {declared}", line)
 
 
 def row_types(node: Node, builder: MakeBuilder, tensor: MakeTensor) -> list[tuple[DType, tuple[Dim, ...]]]:

@@ -661,13 +661,31 @@ def _run_call(stage: Call, env: dict[str, Array], sizes: Mapping[str, int], fami
     if naive is None:
         raise InternalError(f"no definition of kernel family {stage.family!r} was given")
     operands = {role: eval_over(o.load, o.axes, env, sizes) for role, o in stage.operands}
-    attrs = {name: _evaluate_attr(value, sizes) for name, value in stage.attrs}
+    attrs = {name: _bound(value, env, sizes, families) if isinstance(value, Loops) else _evaluate_attr(value, sizes) for name, value in stage.attrs}
     results = naive(operands, attrs)
-    for buffer, result in zip(stage.outs, results, strict=True):
+    for buffer, result in zip(stage.outs, results):  # a workspace comes last, and holds nothing
         out = _buffer_array(buffer, env, sizes)
         if out.shape != result.shape:
             raise InternalError(f"{stage.family} gives {result.shape} for %{buffer.name}: {out.shape}")
         out[...] = round_bf16(result) if buffer.dtype is DType.BF16 else result
+
+
+def _bound(
+    part: Loops, env: Mapping[str, Array], sizes: Mapping[str, int], families: Mapping[str, Naive]
+) -> Callable[[Sequence[Array]], list[Array]]:
+    """Loops that a call holds as a function of its inputs. Weights are those around the call."""
+
+    def run(inputs: Sequence[Array]) -> list[Array]:
+        local = {b.name: a for b, a in zip(part.inputs, inputs, strict=True)}
+        local |= {b.name: env[b.name] for b in part.buffers if b.kind in ("weight", "state")}
+        for b in (*part.buffers, *(o for o in part.outputs if o is not None)):
+            if ZERO in b.shape and b.name not in local:
+                local[b.name] = np.zeros([d.evaluate(sizes) for d in b.shape], numpy_dtype(b.dtype))
+        for kernel in part.kernels:
+            run_kernel(kernel, local, sizes, families)
+        return [local[b.name] for b in part.outputs if b is not None]
+
+    return run
 
 
 def _evaluate_attr(value: Any, sizes: Mapping[str, int]) -> Any:

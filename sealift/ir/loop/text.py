@@ -68,6 +68,10 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[a-z0-9]+)?")
 
 
 def print_loops(loops: Loops) -> str:
+    return "".join(_loops_text(part) for part in loops.parts) + _loops_text(loops, sources=True)
+
+
+def _loops_text(loops: Loops, sources: bool = False) -> str:
     lines = [f"loops {name_text(loops.name)}({', '.join(size_text(s) for s in loops.sizes)})"]
     lines += ["inputs", *(f"  {buffer_line(b)}" for b in loops.inputs)]
     lines += ["buffers", *(f"  {buffer_line(b)}" for b in loops.buffers)]
@@ -79,7 +83,9 @@ def print_loops(loops: Loops) -> str:
     for kernel in loops.kernels:
         lines += kernel_lines(kernel)
     lines += [f"state {buffer_name(state)} <- {buffer_name(new)}" for state, new in loops.state_updates]
-    return "\n".join(lines + source_lines(k.loc for k in loops.kernels)) + "\n"
+    if sources:
+        lines += source_lines(k.loc for part in (*loops.parts, loops) for k in part.kernels)
+    return "\n".join(lines) + "\n"
 
 
 def buffer_name(b: Buffer) -> str:
@@ -112,7 +118,7 @@ def stage_lines(stage: Stage) -> list[str]:
         case Scan():
             header = f"scan {stage.combine} {buffer_name(stage.out)} for {_axes_text(stage.axes)} along {stage.along.name}"
         case Call():
-            attrs = [f"{name}={arg_text(value)}" for name, value in stage.attrs]
+            attrs = [f"{name}={arg_text(value, _part_text)}" for name, value in stage.attrs]
             header = f"call {name_text(stage.family)}({', '.join(buffer_name(b) for b in stage.outs)}) {', '.join(attrs)}".rstrip()
             lines = [header]
             for role, operand in stage.operands:
@@ -122,6 +128,10 @@ def stage_lines(stage: Stage) -> list[str]:
             return lines
     texts = _Texts((stage.value,))
     return [header, *texts.lets(), f"  = {texts.text(stage.value)}"]
+
+
+def _part_text(value: Any) -> str | None:
+    return f"@{name_text(value.name)}" if isinstance(value, Loops) else None
 
 
 def expr_text(e: Expr) -> str:
@@ -200,12 +210,29 @@ def _bounds_text(bounds: Iterable[Bound]) -> str:
 
 def parse_loops(text: str) -> Loops:
     """The inverse of str(). ValueError with line and column on anything else."""
-    return _LoopsParser(Cursor(text)).loops()
+    cursor, parts = Cursor(text), dict[str, Loops]()
+    while True:
+        loops = _LoopsParser(cursor, parts).loops()
+        if cursor.done():
+            return loops
+        if not cursor.peek("loops"):
+            raise cursor.fail("a kernel, a state's update or the end")
+        parts[loops.name] = loops
+
+
+def _with_sources(kernel: Kernel, sources: Mapping[tuple[str, int], str]) -> Kernel:
+    """The kernel, and those of the loops that its calls hold, with the users' lines."""
+
+    def located(value: Any) -> Any:
+        return replace(value, kernels=tuple(_with_sources(k, sources) for k in value.kernels)) if isinstance(value, Loops) else value
+
+    stages = tuple(replace(s, attrs=tuple((n, located(v)) for n, v in s.attrs)) if isinstance(s, Call) and s.parts else s for s in kernel.stages)
+    return replace(kernel, stages=stages, loc=with_sources(kernel.loc, sources))
 
 
 class _LoopsParser:
-    def __init__(self, cursor: Cursor) -> None:
-        self.c = cursor
+    def __init__(self, cursor: Cursor, parts: Mapping[str, Loops]) -> None:
+        self.c, self.parts = cursor, parts
         self.sizes: dict[str, Dim] = {}
         self.symbols: dict[str, Dim] = {}  # sizes, and the axes of the stage being read
         self.buffers: dict[str, Buffer] = {}
@@ -223,7 +250,7 @@ class _LoopsParser:
         inputs = tuple(self.declarations("buffers"))
         buffers = tuple(self.declarations("outputs"))
         outputs: list[Buffer | None] = []
-        while not (c.done() or c.peek("kernel") or (c.peek("state") and not self.declares_state()) or c.peek("source")):
+        while not (c.done() or c.peek("kernel") or (c.peek("state") and not self.declares_state()) or c.peek("source") or c.peek("loops")):
             if c.accept("none"):
                 outputs.append(None)
             else:
@@ -237,9 +264,7 @@ class _LoopsParser:
             c.expect("<-")
             updates.append((state, self.use()))
         sources = read_sources(c)
-        if not c.done():
-            raise c.fail("a kernel, a state's update or the end")
-        located = tuple(replace(k, loc=with_sources(k.loc, sources)) for k in kernels)
+        located = tuple(_with_sources(k, sources) for k in kernels)
         return Loops(name, sizes, inputs, tuple(outputs), buffers, located, tuple(updates))
 
     def declares_state(self) -> bool:
@@ -359,6 +384,12 @@ class _LoopsParser:
         self.read_lets()
         return Scan(out, axes, along, combine, self.value())
 
+    def part(self) -> Loops:
+        name = self.c.name()
+        if name not in self.parts:
+            raise self.c.fail(f"loops that stand before, not @{name}")
+        return self.parts[name]
+
     def call(self) -> Call:
         c = self.c
         family = c.name()
@@ -370,7 +401,7 @@ class _LoopsParser:
                 c.expect(",")
             name = c.name()
             c.expect("=")
-            attrs.append((name, read_arg(c, self.sizes, self.use)))
+            attrs.append((name, self.part() if c.accept("@") else read_arg(c, self.sizes, self.use)))
         operands: list[tuple[str, Operand]] = []
         while not c.done() and re.match(r"\s*(?:\w+|\"[^\"]*\")\[", c.text[c.at :]):
             role = c.name()

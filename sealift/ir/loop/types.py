@@ -98,6 +98,11 @@ class Call:
     def operand(self, role: str) -> Operand | None:
         return dict(self.operands).get(role)
 
+    @property
+    def parts(self) -> tuple[Loops, ...]:
+        """The loops among the attributes: branches, a loop's condition and body. Their inputs are the operands in0, in1, ... in order."""
+        return tuple(value for _, value in self.attrs if isinstance(value, Loops))
+
 
 Stage = Map | Reduce | Scan | Call
 
@@ -129,6 +134,12 @@ class Loops:
     buffers: tuple[Buffer, ...]  # all others: weights, states, temps, rows
     kernels: tuple[Kernel, ...]
     state_updates: tuple[tuple[Buffer, Buffer], ...] = ()  # (state, its new value): taken over when the run ends
+
+    @property
+    def parts(self) -> list[Loops]:
+        """The loops that its calls hold, theirs included, each before the one it is part of."""
+        calls = [stage for kernel in self.kernels for stage in kernel.stages if isinstance(stage, Call)]
+        return [found for call in calls for part in call.parts for found in (*part.parts, part)]
 
     def __str__(self) -> str:
         from sealift.ir.loop.text import print_loops  # which imports this file

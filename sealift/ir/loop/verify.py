@@ -40,7 +40,8 @@ def verify(loops: Loops) -> None:
     9. dtypes: a Map's and a Scan's value has its buffer's, a Reduce's too (an ArgCombine writes i64); ANY and ALL are of bool, SUM and
        PROD are not; primitives have the operands they are defined for;
     10. a state's update has the state's dtype and shape; a state is of kind state, or an input that the model changes, the only written one;
-    11. a stage that writes a state reads it, if at all, at the very element that it writes, and no family reads what it writes.
+    11. a stage that writes a state reads it, if at all, at the very element that it writes, and no family reads what it writes;
+    12. loops that a call holds are loops by these rules, with the same sizes.
     """
     _Checker(loops).run()
 
@@ -174,6 +175,10 @@ class _Checker:
         if isinstance(stage, Call):
             for role, operand in stage.operands:
                 yield from self.operand(role, operand)
+            for part in stage.parts:
+                if part.sizes != self.loops.sizes:
+                    raise self.fail(12, f"loops {part.name} have sizes of their own")
+                verify(part)
             return
         self.check_listed(stage.out)
         axes = (*stage.axes, *stage.reduced) if isinstance(stage, Reduce) else stage.axes
