@@ -14,12 +14,16 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+import torch  # noqa: E402
+
 import tests.models  # noqa: E402
 from tests.models import zoo  # noqa: E402
 from tests.models.cases import ModelCase  # noqa: E402
+from tests.models.generative import Generative  # noqa: E402
 
 TITLES = {"mlp": "MLP 10-16-1, batch 8", "minilm": "all-MiniLM-L6-v2, 1 x 128", "bert_base": "BERT-base, 1 x 128"}
 MEASURED = {"minilm": 1}  # which of a case's arguments; else the first, which it is exported with
+PROMPT, POSITION = 128, 127  # tokens of a measured prompt; where in the cache a measured step is
 
 
 def all_cases() -> dict[str, ModelCase]:
@@ -30,12 +34,34 @@ def all_cases() -> dict[str, ModelCase]:
             module = importlib.import_module(f"tests.models.{info.name}")
             for case in _cases_in(list(vars(module).values())):
                 found.setdefault(case.name, case)
+            for variable, value in vars(module).items():
+                if isinstance(value, Generative):
+                    for role, name in enumerate(value.names):
+                        case = ModelCase(f"{value.name}_{name}", partial(_of_generative, value, role), value.note, pip=("transformers",))
+                        found.setdefault(case.name, case)
+                        MEASURED[case.name] = 1
+                        if variable.endswith("_SMALL"):
+                            _SMALL.add(case.name)
     return found
 
 
 def full_cases() -> dict[str, ModelCase]:
     """Without the small variants that keep the tests quick."""
-    return {name: case for name, case in all_cases().items() if not name.endswith("_small")}
+    return {name: case for name, case in all_cases().items() if not name.endswith("_small") and name not in _SMALL}
+
+
+_SMALL: set[str] = set()  # of the generative models, which are two cases each
+
+
+def _of_generative(model: Generative, role: int) -> tuple[Any, list[Any], Any]:
+    """One of its two programs: the first over a prompt, the second one step over a cache that holds as many rows."""
+    module = model.modules()[model.names[role]]
+    if role == 1:
+        at = [(torch.tensor([[7]]), torch.tensor([position])) for position in (0, min(POSITION, model.length - 1), model.length - 1)]
+        return module, at, None
+    generator = torch.Generator().manual_seed(0)
+    prompts = [torch.randint(0, model.vocab, (1, n), generator=generator) for n in (8, min(PROMPT, model.length), 1)]
+    return module, [(p,) for p in prompts], ({1: torch.export.Dim("prompt", min=1, max=model.length)},)
 
 
 def _of_zoo(case: zoo.Case) -> tuple[Any, list[Any], Any]:
