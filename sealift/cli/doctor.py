@@ -8,8 +8,10 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from sealift.cli.output import Output, table
 from sealift.diag.errors import SealiftError
@@ -33,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, output: Output) -> int:
     del arguments
-    findings = [_runtime(), _numpy(), _torch(), _compiler(), _kernels(), _bridge(), _cmake(), _temporary()]
+    findings = [_runtime(), _numpy(), _torch(), _compiler(), _kernels(), _bridge(), _start(), _cmake(), _temporary()]
     cores = len(os.sched_getaffinity(0))
     machine = f"sealift {VERSION}, Python {platform.python_version()}, {platform.machine()}, {cores} cores, {' '.join(platform.libc_ver())}"
     rows = [("ok" if f.ok else "--", f.what, f.found, f"for {f.needed_for}") for f in findings]
@@ -107,6 +109,13 @@ def _bridge() -> Finding:
     bridge = find_bridge(torch)
     found = str(bridge.directory) if bridge.is_there else f"not built for torch {torch.version}"
     return Finding("bridge", bridge.is_there, found, "observing PyTorch", f"{BUILD_COMMAND} (half a minute, once for each version of torch)")
+
+
+def _start() -> Finding:
+    """What sealift profile and SEALIFT_OBSERVE start the recorder with."""
+    found = next((p for p in map(Path, sys.path) if (p / "sealift_observe.pth").is_file()), None)
+    advice = "install sealift (pip install sealift; in a checkout: make dev); one found through PYTHONPATH alone starts nothing"
+    return Finding("start", found is not None, str(found / "sealift_observe.pth" if found else "no sealift_observe.pth"), "profiling", advice)
 
 
 def _cmake() -> Finding:

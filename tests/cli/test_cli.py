@@ -90,7 +90,7 @@ def test_bench(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     answer = json.loads(sealift(capsys, "doctor", "--json"))
-    assert {f["what"] for f in answer["findings"]} >= {"runtime", "torch", "compiler", "kernels", "cmake"}
+    assert {f["what"] for f in answer["findings"]} >= {"runtime", "torch", "compiler", "kernels", "start", "cmake"}
 
 
 def test_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
