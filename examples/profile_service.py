@@ -28,7 +28,7 @@ class BusiestOperator:
 
     def close(self) -> None:
         for name, seconds in self.seconds.most_common(1):
-            print(f"busiest: {name} with {seconds:.3f} s")
+            print(f"busiest: {name} with {seconds * 1e3:.1f} ms")
 
 
 def main(package: str, folder: Path) -> None:

@@ -73,12 +73,12 @@ def rates_text(found: Sequence[Rate], peak: Peak, title: str = "") -> str:
     if not found:
         return "\n".join(lines)
     total = sum(r.total_ns for r in found) or 1
-    heading = ("kernel", "time", "mean", "GF/s", "GB/s", "limit", "of it", "stands for")
+    heading = ("kernel", "time", "median", "GF/s", "GB/s", "limit", "of it", "stands for")
     rows = [
         (
             r.operator,
             f"{r.total_ns / total:.1%}",
-            f"{r.mean_ns / 1e3:.1f} us",
+            f"{r.median_ns / 1e3:.1f} us",
             f"{r.flops_per_s / 1e9:.1f}",
             f"{r.bytes_per_s / 1e9:.1f}",
             r.limit,

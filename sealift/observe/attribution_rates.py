@@ -33,7 +33,7 @@ class Rate:
     operator: str
     origin: str
     total_ns: int
-    mean_ns: float
+    median_ns: float
     flops: int  # of one call
     bytes: int
     flops_per_s: float
@@ -52,12 +52,13 @@ def rates(series: Mapping[str, Series], kernels: list[Mapping[str, Any]], sizes:
         if one is None or not one.count or "flops" not in kernel:
             continue
         flops, moved = evaluate(kernel["flops"], sizes), evaluate(kernel["bytes"], sizes)
-        seconds = one.mean_ns / 1e9
+        median_ns = one.histogram.quantile(0.5)  # what interrupts a call does not count against its kernel
+        seconds = median_ns / 1e9
         allowed_s = max(flops / peak.flops_per_s, moved / peak.bytes_per_s)
         limit = "compute" if flops / peak.flops_per_s >= moved / peak.bytes_per_s else "memory"
         share = allowed_s / seconds if seconds else 0.0
         origin = one.origin or f"{', '.join(kernel.get('ops', []))} @ {'; '.join(kernel.get('origin', []))}"
-        out.append(Rate(one.operator, origin, one.total_ns, one.mean_ns, flops, moved, _per(flops, seconds), _per(moved, seconds), limit, share))
+        out.append(Rate(one.operator, origin, one.total_ns, median_ns, flops, moved, _per(flops, seconds), _per(moved, seconds), limit, share))
     return sorted(out, key=lambda r: (-r.total_ns, r.operator))
 
 
@@ -104,33 +105,29 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
 
 
 def measure_peak(num_threads: int, seconds: float = 1.0) -> Peak:
-    """The best of many short runs, all threads at once: FMA in registers, and copies of arrays larger than caches."""
+    """All threads at once: the best of many short runs of FMA in registers, and copies between arrays larger than caches."""
     from concurrent.futures import ThreadPoolExecutor
 
     from sealift._runtime import peak_flops_per_s
 
     with ThreadPoolExecutor(num_threads) as pool:
         flops = sum(pool.map(peak_flops_per_s, [seconds / 2] * num_threads))
-    return Peak(flops, _copy_rate(num_threads, seconds / 2))
+        moved = sum(pool.map(_copy_rate, [seconds / 2] * num_threads))
+    return Peak(flops, moved)
 
 
-def _copy_rate(num_threads: int, seconds: float) -> float:
-    """Bytes read and written; a store also reads its line, which nobody's figure counts."""
-    from concurrent.futures import ThreadPoolExecutor
-
+def _copy_rate(seconds: float) -> float:
+    """Bytes read and written by one thread; a store also reads its line, which nobody's figure counts. Pieces of 2 MB out of arrays that no
+    cache holds, and the first quartile of their times: most are not interrupted, the very fastest had the other threads' share, too."""
     import numpy as np
 
-    size = 64 << 20
-    parts = [(np.zeros(size // 4, np.float32), np.ones(size // 4, np.float32)) for _ in range(num_threads)]
-    with ThreadPoolExecutor(num_threads) as pool:
-        return _best_rate(lambda: list(pool.map(lambda pair: np.copyto(*pair), parts)), 2 * size * num_threads, seconds)
-
-
-def _best_rate(run: Callable[[], object], amount: int, seconds: float) -> float:
-    run()
-    best, end = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < end or best == float("inf"):
+    size, piece = 16 << 20, 1 << 19  # elements of 4 bytes
+    source, target = np.ones(size, np.float32), np.zeros(size, np.float32)
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < 2 * size // piece or time.perf_counter() < end:
+        at = len(times) * piece % size
         before = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - before)
-    return amount / best
+        np.copyto(target[at : at + piece], source[at : at + piece])
+        times.append(time.perf_counter() - before)
+    return 8 * piece / sorted(times)[len(times) // 4]

@@ -147,9 +147,10 @@ def test_rates() -> None:
     series = {s.operator: s for s in (kernel("k0_mm", 800, "", 2), kernel("k1_copy", 500, "x @ m.py:2"), kernel("k3_of_an_old_package", 1, ""))}
     mm, copy = rates(series, kernels, {"n": 3}, Peak(20e9, 10e9))
     assert (mm.operator, mm.flops, mm.bytes, mm.limit) == ("k0_mm", 6000, 30, "compute")
-    assert (mm.flops_per_s, mm.share) == (pytest.approx(15e9), pytest.approx(0.75))
+    near = lambda value: pytest.approx(value, rel=0.045)  # noqa: E731  by a histogram's median
+    assert (mm.flops_per_s, mm.share, mm.median_ns) == (near(15e9), near(0.75), near(400))
     assert mm.origin == "aten.mm @ m.py:1"
-    assert (copy.limit, copy.bytes_per_s, copy.share, copy.origin) == ("memory", pytest.approx(6e9), pytest.approx(0.6), "x @ m.py:2")
+    assert (copy.limit, copy.bytes_per_s, copy.share, copy.origin) == ("memory", near(6e9), near(0.6), "x @ m.py:2")
     assert Peak(20e9, 10e9).ridge == 2
 
 
