@@ -13,7 +13,7 @@ CXX_FILES := $(shell find runtime bindings torch_bridge \( -name '*.cpp' -o -nam
 TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check format golden conformance fuzz bench models wheel sanitize avx512 compat clean
+.PHONY: help dev demo test check format golden conformance fuzz bench models wheel sanitize avx512 compat clean fleet-demo fleet-faults fleet-capacity fleet-clickhouse
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,22 @@ bench: dev ## measure beside the peers and write docs/performance.md (about ten 
 
 models: dev ## compile every test model, compare it with eager at every size, write docs/models.md
 	$(PY) docs/models.py
+
+fleet-demo: dev ## a collector and three observed processes on loopback, and where their time goes
+	$(PY) -m sealift bridge build
+	$(PY) examples/fleet_demo.py
+
+fleet-faults: dev ## kill -9 the fleet's collector 100 times under load
+	SEALIFT_TEST_FLEET_KILLS=100 $(PY) -m pytest -q -s tests/fleet/test_faults.py
+
+fleet-capacity: dev ## measure the fleet's collector and write docs/capacity.md (a quarter of an hour)
+	$(PY) benchmarks/fleet_capacity.py --write docs/capacity.md
+
+fleet-clickhouse: dev ## the ClickHouse store on chDB (534 MB, in an environment of its own)
+	test -x build/chdb/bin/python || $(PYTHON) -m venv build/chdb
+	build/chdb/bin/python -m pip install --quiet chdb
+	$(PY) -m pip install --quiet clickhouse-connect
+	SEALIFT_TEST_CHDB=$(CURDIR)/build/chdb/bin/python $(PY) -m pytest -q tests/fleet/test_clickhouse.py
 
 wheel: $(VENV)/.requirements ## dist/sealift-*.whl, with the bridge for the torch that is installed
 	$(PY) -m sealift bridge build --into sealift/lib/torch_bridge

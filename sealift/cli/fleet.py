@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from sealift.cli.output import Output
 from sealift.fleet.errors import MissingExtraError
 
 DEFAULT_URL = "http://127.0.0.1:4318"
+_TIMES_AGO = re.compile(r"-\d+(\.\d+)?[smhdw]?\Z")
 _VIEWS = """One SELECT, in DuckDB's SQL (ClickHouse's for that store). The views:
   points, minutes, hours   time_s, series, resource, count, samples, total_ns, self_ns, self_count, zero, count_var, total_var, first, counts
   series                   id, operator, source, scope, model, shapes, origin, labels (JSON)
@@ -40,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         one.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object on stdout")
         one.set_defaults(fleet_verb=run)
+        one._negative_number_matcher = _TIMES_AGO  # `--from -90m` is a value and no option
         return one
 
     serve = verb("serve", _serve, "Run the collector: OTLP over HTTP in, questions and dashboard out.")
@@ -181,7 +184,7 @@ def _secret(text: str) -> str:
 
 
 def _retention(arguments: argparse.Namespace) -> Any:
-    from sealift.fleet.store.embedded import Retention
+    from sealift.fleet.store.interface import Retention
     from sealift.fleet.times import parse_span
 
     return Retention(*(parse_span(v) or None for v in (arguments.keep_10s, arguments.keep_60s, arguments.keep_3600s)))
@@ -272,7 +275,7 @@ def _check(arguments: argparse.Namespace, output: Output) -> int:
     rules = read_rules(arguments.rules) if arguments.rules else (Rule(),)  # a mistake in the file is found here and not over there
     if arguments.store:
         from sealift.fleet.collector.serve import open_store
-        from sealift.fleet.store.embedded import Retention
+        from sealift.fleet.store.interface import Retention
 
         store = open_store(arguments.store, Retention())
         try:

@@ -1,7 +1,7 @@
 """The agent in an observed process: snapshots' differences to the collector, through a spool on disk, each counted once.
 
-    from sealift.fleet.agent import FleetSink
-    sealift.observe.start(sinks=[lambda: FleetSink("http://collector:4318")])
+    from sealift.fleet.agent import report
+    report("http://collector:4318")
 
 A sink of sealift.observe: `write` only encodes and spools; a thread of the agent's own sends. The collector's answers carry orders (control.py),
 which `on_orders` hands to the recorder. The observed program never waits for any of it."""
@@ -31,6 +31,7 @@ from sealift.fleet.otlp import encode
 from sealift.fleet.spool import Spool, Spooled
 
 if TYPE_CHECKING:
+    from sealift.observe.sinks.exporter import Exporter
     from sealift.observe.snapshot import Series, Snapshot
 
 _LOG = logging.getLogger(__name__)
@@ -292,3 +293,14 @@ def _read(path: Path) -> bytes:
     with contextlib.suppress(FileNotFoundError):
         return path.read_bytes()
     return b""
+
+
+def report(endpoint: str = "", *, interval_s: float = 10.0, **options: Any) -> Exporter:
+    """Starts the recorder, if it does not run yet, and reports to the collector until the process ends or the result is closed.
+    `options`: FleetSink's."""
+    from sealift.observe import is_running, snapshot, start
+    from sealift.observe.sinks.exporter import Exporter
+
+    if not is_running():
+        start()
+    return Exporter(snapshot, {"fleet": lambda: FleetSink(endpoint, **options)}, interval_s).start()

@@ -57,9 +57,9 @@ def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
     made.close()
 
 
-def fill(store: Any, batches: list[Any], group: int = 60) -> None:
+def fill(store: Any, batches: list[Any], group: int = 60, now_ns: int = START_S * 10**9) -> None:
     for i in range(0, len(batches), group):
-        store.commit(batches[i : i + group], START_S * 10**9)
+        store.commit(batches[i : i + group], now_ns)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.fleet.conftest import START_S, Fleet, fill
 
 PYTHON = os.environ.get("SEALIFT_TEST_CHDB", "")
 KEEP = Retention(None, None, None, None)
+NOW = time.time_ns()  # arrivals expire after two days
 pytestmark = pytest.mark.skipif(not PYTHON, reason="no chDB: make fleet-clickhouse")
 
 
@@ -34,7 +36,7 @@ def clickhouse(fleet: Fleet) -> Iterator[Any]:
     assert shim.stdout is not None and shim.stdin is not None
     port = shim.stdout.readline().strip()
     store = ClickHouseStore.connect(f"clickhouse://127.0.0.1:{port}/fleet", KEEP)
-    fill(store, fleet.batches(), 100)
+    fill(store, fleet.batches(), 100, NOW)
     yield store
     store.close()
     shim.stdin.close()
@@ -44,7 +46,7 @@ def clickhouse(fleet: Fleet) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def embedded(tmp_path_factory: pytest.TempPathFactory, fleet: Fleet) -> Iterator[EmbeddedStore]:
     store = EmbeddedStore(tmp_path_factory.mktemp("embedded"), KEEP, threads=1)
-    fill(store, fleet.batches(), 100)
+    fill(store, fleet.batches(), 100, NOW)
     store.maintain((START_S + 10_000) * 10**9)
     yield store
     store.close()
@@ -89,9 +91,9 @@ def test_repetitions_are_not_counted_through_any_collector(clickhouse: Any, flee
 
     before = clickhouse.totals(Selection(0, START_S + 10**6, ("operator",))).to_pylist()
     other = ClickHouseStore(clickhouse._client, KEEP)  # a second collector, and the migrations once more
-    receipt = other.commit(fleet.batches()[:150], START_S * 10**9)
+    receipt = other.commit(fleet.batches()[:150], NOW)
     assert (receipt.counted, receipt.repeated) == (0, 150)
-    twice = other.commit([fleet.batches()[0], fleet.batches()[0]], START_S * 10**9)
+    twice = other.commit([fleet.batches()[0], fleet.batches()[0]], NOW)
     assert twice.repeated == 2
     assert sorted(map(str, clickhouse.totals(Selection(0, START_S + 10**6, ("operator",))).to_pylist())) == sorted(map(str, before))
 
