@@ -40,8 +40,10 @@ def start(environ: Mapping[str, str]) -> Exporter | None:
     settings = replace(settings, sinks=tuple(_of_one_process(spec) for spec in settings.sinks))
     factories = settings.factories()
     from sealift import observe
+    from sealift.observe.recorder import hold
 
     observe.start(**recorder_options(settings))
+    hold()
     _exporter = Exporter(observe.snapshot, factories, settings.interval_s).start()
     return _exporter
 

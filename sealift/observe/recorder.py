@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
@@ -16,10 +17,12 @@ from sealift.observe.install import install_torch_when_imported
 from sealift.observe.snapshot import Event, Histogram, Process, Sampling, Series, Snapshot, merged_series
 
 _EVERY = ("operator", "burst", "step")
+_LOG = logging.getLogger("sealift.observe")
+_is_held = False  # by SEALIFT_OBSERVE
 
 
 def start(
-    sampling_prob: float = 0.1,
+    sampling_prob: float = 1.0,
     duty_cycle: float = 0.1,
     needs_inputs: bool = False,
     budget: float = 0.003,
@@ -33,7 +36,7 @@ def start(
 ) -> None:
     """Begins to record, with empty counts; costs about nothing until operators run.
 
-    sampling_prob: of each operator inside a window; with a budget, at most.
+    sampling_prob: of each operator inside a window; with a budget, at most: it begins at 0.01 and grows from second to second.
     duty_cycle: the share of the time that windows take, at random places. 1: always.
     needs_inputs: the inputs' shapes tell series apart.
     budget: the share of running time that recording may cost, by its own measure; sampling backs off to keep it. 0: no limit.
@@ -43,11 +46,15 @@ def start(
     burst_duty_cycle: with every="operator": the share of the time in which all operators are recorded besides, for self times. 0: never.
     host_probability: whether this process records at all, drawn once.
     For the whole truth: start(1, 1, budget=0, burst_duty_cycle=0).
+    Under SEALIFT_OBSERVE and `sealift profile`, which started it already, this changes nothing.
     Errors: ArgumentError; BusyError when it is running."""
     if every not in _EVERY:
         from sealift.errors import ArgumentError
 
         raise ArgumentError(f"every={every!r}; help: one of {', '.join(_EVERY)}")
+    if _is_held:
+        _LOG.info("the recorder runs as SEALIFT_OBSERVE says; this start() changes nothing")
+        return
     install_torch_when_imported()
     keys = ",".join([labels] if isinstance(labels, str) else labels)
     shares = (float(sampling_prob), float(duty_cycle), float(budget), float(burst_duty_cycle), float(host_probability))
@@ -60,9 +67,16 @@ def step() -> None:
 
 
 def stop() -> Snapshot:
-    """Ends recording. Returns what was recorded since the start."""
-    _runtime.stop_recorder()
+    """Ends recording, unless SEALIFT_OBSERVE began it. Returns what was recorded since the start."""
+    if not _is_held:
+        _runtime.stop_recorder()
     return snapshot()
+
+
+def hold() -> None:
+    """From here on the recorder belongs to whoever set SEALIFT_OBSERVE: a program that records itself must neither fail nor end it."""
+    global _is_held
+    _is_held = True
 
 
 def is_running() -> bool:

@@ -115,3 +115,12 @@ def test_a_storm_of_forks(tmp_path: Path, package: Path) -> None:
     assert reported == [1] + [10] * 20
     assert len({t.process.pid for t in totals if t is not None}) == 21
     assert os.getpid() not in {t.process.pid for t in totals if t is not None}
+
+
+def test_a_program_that_records_itself(tmp_path: Path, package: Path) -> None:
+    """Its start and stop neither fail nor end what the environment asked for."""
+    itself = "from sealift import observe\nobserve.start(every='burst')\n" + SEALIFT_ONLY.replace("for _", "observe.stop()\nfor _")
+    done, _ = serve(tmp_path, package, f"{ALL},sink=json:{tmp_path}/seen.jsonl", itself)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    total = merged(read_json_lines(tmp_path / "seen.jsonl"))
+    assert total is not None and counts(total) == {"k0_linear_relu": 60}
