@@ -144,7 +144,7 @@ typedef enum sealift_every {
   SEALIFT_EVERY_STEP = 2      /* whole steps between calls of sealift_recorder_step, drawn with sampling_probability */
 } sealift_every;
 
-/* 0.1, 0.1, 0.003, 0.005, 1, 0, 0, NULL, 0, EVERY_OPERATOR. */
+/* 1, 0.1, 0.003, 0.005, 1, 0, 0, NULL, 0, EVERY_OPERATOR: all that the budget allows, a tenth of the time. */
 SEALIFT_API void sealift_recorder_options_init(sealift_recorder_options *options);
 /* Empties the counts and begins. SEALIFT_ERROR_BUSY: it is running. */
 SEALIFT_API sealift_status sealift_recorder_start(const sealift_recorder_options *options, char *err, size_t err_len);

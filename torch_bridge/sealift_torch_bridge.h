@@ -22,7 +22,7 @@ typedef void (*sealift_put_file)(void *files, const char *name, const char *data
 typedef void (*sealift_export_hook)(void *user, const char *module_type, sealift_put_file put, void *files);
 SEALIFT_BRIDGE_API void sealift_torch_bridge_set_export_hook(sealift_export_hook hook, void *user); /* NULL: none */
 
-/* ns per call of `calls` adds of one element from C++, for the measurement of overheads. */
+/* ns of processor time per call of `calls` adds of one element from C++, for the measurement of overheads. */
 SEALIFT_BRIDGE_API double sealift_torch_bridge_time_adds(int64_t calls);
 
 #ifdef __cplusplus

@@ -297,7 +297,7 @@ void measure_source() {
 using namespace sealift::observe;
 
 void sealift_recorder_options_init(sealift_recorder_options *options) {
-  *options = {sizeof(sealift_recorder_options), 0.1, 0.1, 0.003, 0.005, 1, 0, 0, nullptr, 0, SEALIFT_EVERY_OPERATOR};
+  *options = {sizeof(sealift_recorder_options), 1, 0.1, 0.003, 0.005, 1, 0, 0, nullptr, 0, SEALIFT_EVERY_OPERATOR};
 }
 
 sealift_status sealift_recorder_start(const sealift_recorder_options *options, char *err, size_t err_len) {
