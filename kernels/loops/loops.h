@@ -73,21 +73,25 @@ template <> SEALIFT_INLINE uint8_t smallest<uint8_t>() { return 0; }
 struct Sum {
   template <class T> static SEALIFT_INLINE Vec<T> identity() { return splat<T>(T(0)); }
   template <class V> static SEALIFT_INLINE V join(V a, V b) { return a + b; }
+  template <class T> static SEALIFT_INLINE T join_one(T a, T b) { if constexpr (Element<T>::is_float) return a + b; else return T(uint64_t(a) + uint64_t(b)); }
   template <class T> static SEALIFT_INLINE T finish(Vec<T> v) { return reduce_add(v); }
 };
 struct Prod {
   template <class T> static SEALIFT_INLINE Vec<T> identity() { return splat<T>(T(1)); }
   template <class V> static SEALIFT_INLINE V join(V a, V b) { return a * b; }
+  template <class T> static SEALIFT_INLINE T join_one(T a, T b) { if constexpr (Element<T>::is_float) return a * b; else return T(uint64_t(a) * uint64_t(b)); }
   template <class T> static SEALIFT_INLINE T finish(Vec<T> v) { return reduce_mul(v); }
 };
 struct Min {
   template <class T> static SEALIFT_INLINE Vec<T> identity() { return splat<T>(largest<T>()); }
   template <class V> static SEALIFT_INLINE V join(V a, V b) { return minimum(a, b); }
+  template <class T> static SEALIFT_INLINE T join_one(T a, T b) { return b < a || b != b ? b : a; }
   template <class T> static SEALIFT_INLINE T finish(Vec<T> v) { return reduce_min(v); }
 };
 struct Max {
   template <class T> static SEALIFT_INLINE Vec<T> identity() { return splat<T>(smallest<T>()); }
   template <class V> static SEALIFT_INLINE V join(V a, V b) { return maximum(a, b); }
+  template <class T> static SEALIFT_INLINE T join_one(T a, T b) { return b > a || b != b ? b : a; }
   template <class T> static SEALIFT_INLINE T finish(Vec<T> v) { return reduce_max(v); }
 };
 struct Any {
@@ -115,6 +119,19 @@ template <class C, class T, class V, class F> SEALIFT_INLINE V fold_lanes(V star
   for (; j + kLanes <= n; j += kLanes) acc0 = C::join(acc0, f(j, All{}));
   if (j < n) acc1 = C::join(acc1, select(first_lanes(n - j), f(j, Some{n - j}), C::template identity<T>()));
   return C::join(C::join(acc0, acc1), C::join(acc2, acc3));
+}
+
+// Running results: out[l] is `before` joined with lanes 0 .. l, one after another; `before` becomes the last. Each is stored as soon as it is
+// known: a vector made of them again would wait for all of them to reach the cache.
+template <class C, class S, class T, class L> SEALIFT_INLINE void scan_lanes(S *out, T &before, Vec<T> v, L lanes) {
+  T at[kLanes], running = before;
+  store(at, v);
+  for (int64_t l = 0; l < count(lanes); ++l) {
+    running = C::join_one(running, at[l]);
+    if constexpr (is_same<S, T>) out[l] = running;
+    else store_one(out + l, splat<T>(running));
+  }
+  before = running;
 }
 
 // The winner so far and its position: the first of equals, NaN before all.

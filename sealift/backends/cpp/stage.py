@@ -255,6 +255,9 @@ class _StageEmitter:
         assert isinstance(stage, Scan)
         combine, lane = COMBINES[stage.combine], LANE[stage.value.dtype]
         acc = self.context.fresh()
+        if nest.vector == stage.along:
+            self._scan_lanes(combine, lane, acc)
+            return
         along = next(a for a in nest.serial if a == stage.along)
         outer = [(a, "serial") for a in nest.serial if a != stage.along]
         outer += [(nest.vector, "vector")] if nest.vector is not None else []
@@ -269,6 +272,24 @@ class _StageEmitter:
             self._loops([(along, "serial")], step)
 
         self._loops(outer, prefix)
+
+    def _scan_lanes(self, combine: str, lane: str, acc: str) -> None:
+        """Along the lanes: values are made side by side, and joined in their order."""
+        stage, nest = self.stage, self.nest
+        assert isinstance(stage, Scan) and nest.vector is not None
+        vector = nest.vector
+
+        def prefix() -> None:
+            self.lines.add(f"{lane} {acc} = {combine}::finish<{lane}>({combine}::identity<{lane}>());")
+
+            def step() -> None:
+                value = self.value(stage.value)
+                address, _ = self._address(stage.out, tuple(a.dim for a in stage.axes))
+                self.lines.add(f"scan_lanes<{combine}>({address}, {acc}, {value}, {self.lanes});")
+
+            self._loops([(vector, "vector")], step)
+
+        self._loops([(a, "serial") for a in nest.serial], prefix)
 
     # ---- expressions ----
 

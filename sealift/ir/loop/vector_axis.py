@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sealift.ir.dim import Dim, Sym, dim
+from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Expr, Load, axis_symbols
 from sealift.ir.loop.prim import ArgCombine
 from sealift.ir.loop.rewrite import stage_loads
@@ -26,6 +27,8 @@ def vector_axis(stage: Stage) -> Axis | None:
     """The axis whose neighbours lie side by side in most of what the stage touches; None: one element at a time."""
     if isinstance(stage, Call):
         return None
+    if isinstance(stage, Scan) and _runs_along(stage):
+        return stage.along
     candidates = [a for a in stage.axes if a.extent != dim(1)]
     if isinstance(stage, Reduce) and not isinstance(stage.combine, ArgCombine):
         candidates += [a for a in stage.reduced if a.extent != dim(1)]
@@ -38,6 +41,12 @@ def vector_axis(stage: Stage) -> Axis | None:
         if score is not None and (best is None or (score, position) >= best):
             best, chosen = (score, position), axis
     return chosen
+
+
+def _runs_along(stage: Scan) -> bool:
+    """Whether the scan writes side by side: its values are then made in lanes, and joined one after another in registers."""
+    here = tuple(a.dim for a in stage.axes)
+    return stage.value.dtype is not DType.BOOL and stride_along(here, stage.out.strides, stage.along.sym) == dim(1)
 
 
 def _score(stage: Map | Reduce | Scan, axis: Axis) -> int | None:
