@@ -218,6 +218,8 @@ class _Lane:
                 self._lose(batch)
 
     def _lose(self, batch: Snapshot) -> None:
+        if not (batch.series or batch.events or batch.api_usage or batch.model_events or batch.dropped or batch.overflow):
+            return  # nothing happened in it
         samples = sum(s.samples for s in batch.series)
         self.status.lost_batches += 1
         self.status.lost_samples += samples

@@ -100,6 +100,17 @@ def test_a_refusal_is_counted_and_told_to_the_sink_later() -> None:
     exporter.close(final_tick=False)
 
 
+def test_an_interval_without_events_is_no_loss() -> None:
+    def fail(count: int) -> None:
+        raise SinkError("no")
+
+    exporter = Exporter(Program().snapshot, {"kept": lambda: Kept(fail)}, 60, FAST).start()
+    exporter.put(Snapshot(0, 1))
+    assert exporter.flush(10)
+    assert exporter.status[0].lost_batches == 0
+    exporter.close(final_tick=False)
+
+
 def test_a_missing_library_disables_one_sink_only(caplog: pytest.LogCaptureFixture) -> None:
     def missing() -> Kept:
         raise SinkLibraryError("sink 'x' needs y; help: pip install 'sealift[observe]'")
