@@ -50,3 +50,25 @@ def test_a_trace_and_a_flame_graph_of_calls(tmp_path: Path) -> None:
     )
     assert outer and inner, re.findall('data-name="[^"]*"', page)
     assert '"ph":"X","name":"aten::linear"' in (out / "trace.json").read_text()
+
+
+LOADER = """
+import torch
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        return torch.full((4,), float(i)).mul(2)
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for batch in torch.utils.data.DataLoader(Numbers(), batch_size=8, num_workers=2):
+        batch.cos()
+"""
+
+
+def test_the_workers_of_a_data_loader(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(LOADER)
+    answer, snapshot = profiled("--bursts", "0", program)
+    assert counts(snapshot)["aten::mul"] == 64 and counts(snapshot)["aten::cos"] == 8  # in two children; in the parent
+    assert len(answer["processes"]) == 3
