@@ -133,7 +133,7 @@ def measure_ingest(seconds: float, folder: Path) -> dict[str, Any]:
     return found | {"figures": figures}
 
 
-def raw_rows(store: EmbeddedStore, rows: int, start_s: int, hosts: int = 1000, batch_rows: int = 1_000_000) -> float:
+def raw_rows(store: EmbeddedStore, rows: int, start_s: int, hosts: int = 1000, batch_rows: int = 500_000) -> float:
     """Writes `rows` raw rows as `hosts` processes' ten-second batches would be; the seconds it took, roll-ups included."""
     chance = np.random.default_rng(0)
     keys = [SeriesKey(f"aten::op_{j}", "torch", "function", f"model-{j % 10}") for j in range(OPERATORS)]
@@ -192,7 +192,7 @@ def measure_overview(rows: int, folder: Path, repeat: int = 7) -> dict[str, Any]
     return found
 
 
-def page(ingest: dict[str, Any], overview: dict[str, Any]) -> str:
+def page(ingest: dict[str, Any], overview: dict[str, Any], load: float) -> str:
     f = overview["figures"]
     raw = overview["rows"]
     bytes_per_row_10s = f["store_bytes"] / max(f["store_rows_10s"], 1)
@@ -200,6 +200,8 @@ def page(ingest: dict[str, Any], overview: dict[str, Any]) -> str:
     wire = ingest["bytes_per_point"]
     lines = [
         "# Capacity of the fleet's collector",
+        "",
+        f"Load average {load:.1f} when it began: above 1 other programs took part of the cores, and a quiet machine does better." if load > 1 else "",
         "",
         f"Written by `python benchmarks/fleet_capacity.py --write docs/capacity.md` on {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; collector and load share the cores.",
         "",
@@ -270,6 +272,7 @@ def main() -> None:
     parser.add_argument("--only", choices=("ingest", "overview"))
     parser.add_argument("--folder", type=Path, help="where the stores are made (default: a temporary folder)")
     arguments = parser.parse_args()
+    load_average = os.getloadavg()[0]
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="sealift-capacity-"))
     try:
         ingest = measure_ingest(arguments.seconds, folder) if arguments.only != "overview" else {}
@@ -277,7 +280,7 @@ def main() -> None:
         overview = measure_overview(arguments.rows, folder) if arguments.only != "ingest" else {}
         print(json.dumps(overview, indent=2))
         if arguments.write and not arguments.only:
-            arguments.write.write_text(page(ingest, overview))
+            arguments.write.write_text(page(ingest, overview, load_average))
     finally:
         if arguments.folder is None:
             shutil.rmtree(folder, ignore_errors=True)

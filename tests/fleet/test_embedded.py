@@ -285,3 +285,14 @@ def test_killed_between_any_two_instructions(tmp_path: Path, fleet: Fleet) -> No
         whole = {k: t.count for k, t in fleet.truth.by("operator", "model", "host").items() if t.count}
         assert {k: v[0] for k, v in sums(store).items()} == whole
         store.close()
+
+
+def test_a_question_that_takes_too_long_is_ended(tmp_path: Path, fleet: Fleet) -> None:
+    from sealift.fleet.errors import QuestionError
+
+    store = EmbeddedStore(tmp_path, KEEP, threads=1, query_seconds=0.0001)
+    fill(store, fleet.batches(), 300)
+    with pytest.raises(QuestionError, match="no answer within"):
+        for _ in range(200):
+            store.buckets(ALL)
+    store.close()

@@ -6,9 +6,11 @@ any moment each point is counted exactly once: at a level, plus whatever finer s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sealift.fleet.columns import SCHEMA, Rows, merge
-from sealift.fleet.errors import StoreFullError
+from sealift.fleet.errors import QuestionError, StoreFullError
 from sealift.fleet.model import Batch, Points, Resource, SeriesKey
 from sealift.fleet.store import segments as files
 from sealift.fleet.store import select
@@ -73,6 +75,7 @@ class EmbeddedStore:
         memory_limit: str = "2GB",
         reserve_bytes: int = 64 << 20,
         max_series: int = 1_000_000,
+        query_seconds: float = 30.0,
     ) -> None:
         """`reserve_bytes`: the disk's last bytes, which batches do not get, so that folding and the control file still work.
         `max_series`: further ones are counted under the operator "(overflow)"."""
@@ -88,6 +91,7 @@ class EmbeddedStore:
             raise
         self._reserve_bytes = reserve_bytes
         self._max_series = max_series
+        self._query_seconds = query_seconds
         self._state = threading.RLock()  # of the sets and lists below
         self._writing = threading.Lock()  # one commit or fold writes at a time
         self._segments = {s.name: s for s in self._control.segments()}
@@ -207,7 +211,14 @@ class EmbeddedStore:
 
     def _ask(self, selection: Selection, sql: Any) -> pa.Table:
         with self._reading() as cursor:
-            table = cursor.sql(sql(self._parts(selection))).to_arrow_table()
+            watch = threading.Timer(self._query_seconds, cursor.interrupt)
+            watch.start()
+            try:
+                table = cursor.sql(sql(self._parts(selection))).to_arrow_table()
+            except duckdb.InterruptException:
+                raise QuestionError(f"no answer within {self._query_seconds:g} s; help: a shorter time range or fewer keys") from None
+            finally:
+                watch.cancel()
         return table.rename_columns([name.removeprefix("k_") for name in table.column_names])
 
     @contextmanager
@@ -484,9 +495,13 @@ class EmbeddedStore:
         return StoreInfo(figures)
 
     def close(self) -> None:
+        end = time.monotonic() + self._query_seconds
+        while self._readers and time.monotonic() < end:  # a question under way is answered first
+            time.sleep(0.01)
         with self._writing, self._state:
             self._empty_trash()
-            self._duck.close()
+            with contextlib.suppress(duckdb.Error):  # one that is still running keeps its own connection
+                self._duck.close()
             self._control.close()
             self._lock_file.release()
 
