@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -120,7 +121,8 @@ def run_child(command: Sequence[str], env: dict[str, str], log: Path) -> dict[st
 
 def reason_in(log: Path, status: int) -> str:
     """The exception's own line, as Python prints it last."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace"))
+    lines = [line.strip() for line in plain.splitlines() if line.strip()]
     named = [
         line
         for line in lines

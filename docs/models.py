@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,6 @@ def main() -> int:
     parser.add_argument("--budget", type=float, metavar="MINUTES", help="begin no further model after this time")
     arguments = parser.parse_args()
     from bench_models import all_cases, full_cases
-    from bench_report import describe_machine
 
     cases = all_cases() if arguments.small else full_cases()
     named = arguments.models.split(",") if arguments.models else []
@@ -148,10 +147,17 @@ def main() -> int:
         print(f"{name}: {outcome}", flush=True)
         STORE.parent.mkdir(exist_ok=True)
         STORE.write_text(json.dumps(store, indent=1))
+        write_page(cases, store)
+    write_page(cases, store)
+    return 0
+
+
+def write_page(cases: Iterable[str], store: dict[str, Any]) -> None:
+    from bench_report import describe_machine
+
     found = {name: store[name] for name in cases if name in store}
     machine = describe_machine()
     PAGE.write_text(page(found, f"{machine['machine']}, {date.today()}, {machine['versions']}"))
-    return 0
 
 
 def in_child(name: str) -> dict[str, Any]:
