@@ -17,6 +17,8 @@ VARIABLES = {  # what a user may set
     "SEALIFT_LOG": "debug, info, warning or error: what Python's logging shows on stderr",
     "SEALIFT_DEBUG": DEBUG_HELP,
     "SEALIFT_OBSERVE": "what is recorded of runs, and where it goes",
+    "SEALIFT_FLEET_URL": "the fleet's collector, for `sealift fleet ...`",
+    "SEALIFT_FLEET_TOKEN": "the token that the collector asks for",
 }
 _OF_THE_TESTS = re.compile(r"SEALIFT_(ACCEPT|ALL_ROWS|FUZZ_\w+|SLOW_TESTS|TEST_\w+|SANITIZE|BENCH_\w+|KERNEL_\w+)\Z")
 DEFAULT_DUMP = Path("sealift-debug")
