@@ -1,10 +1,11 @@
-"""Running sums and products. Floats accumulate as eager does: f32 in f64, half types in f32."""
+"""Running sums, products, maxima and minima. Floats accumulate as eager does: f32 in f64, half types in f32."""
 
 from __future__ import annotations
 
 from sealift.ir.dtype import DType
+from sealift.ir.loop.expr import Expr
 from sealift.ir.loop.prim import Combine
-from sealift.ops.lang import Builder, Tensor, normalize_dim
+from sealift.ops.lang import Builder, IndexEntry, S, Tensor, as_entry, is_nan, normalize_dim, select
 from sealift.ops.table import op
 
 
@@ -25,3 +26,31 @@ def cumsum(b: Builder, self: Tensor, dim: int, dtype: DType | None = None) -> Te
 @op("aten.cumprod.default", samples="cumprod", rtol=1e-5, atol=1e-6)
 def cumprod(b: Builder, self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return _running(b, Combine.PROD, self, dim, dtype)
+
+
+def _best_so_far(b: Builder, self: Tensor, dim: int, combine: Combine) -> tuple[Tensor, Tensor]:
+    """The values, and where each was met last: of equals the latest, and a NaN once there is one."""
+    if self.rank == 0:
+        return self, b.full((), 0, DType.I64)
+    along = normalize_dim(dim, self.rank)
+    compute = DType.U8 if self.dtype is DType.BOOL else self.dtype.compute
+    wide = b.materialize(b.cast(self, compute))
+    values = b.scan(combine, wide, along)
+
+    def met(index: tuple[IndexEntry, ...]) -> Expr:
+        x, best = S(wide.at(index)), S(values.at(index))
+        wins = x.eq(best) | is_nan(x) if compute.is_float else x.eq(best)
+        return select(wins, S(as_entry(index[along])), -1).e
+
+    positions = b.scan(Combine.MAX, Tensor(DType.I64, self.shape, met), along)
+    return b.cast(values, self.dtype), positions
+
+
+@op("aten.cummax.default", samples="cummax")
+def cummax(b: Builder, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    return _best_so_far(b, self, dim, Combine.MAX)
+
+
+@op("aten.cummin.default", samples="cummin")
+def cummin(b: Builder, self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    return _best_so_far(b, self, dim, Combine.MIN)
