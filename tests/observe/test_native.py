@@ -38,7 +38,9 @@ def test_native_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", ["contracts/sealift_observe.h", "torch_bridge/sealift_torch_bridge.h"])
 def test_headers_are_c99(header: str, tmp_path: Path) -> None:
     source = tmp_path / "use.c"
-    source.write_text(f'#include "{ROOT / header}"\nint use(void);\nint use(void) {{ SEALIFT_LOG_API_USAGE_ONCE("k"); return SEALIFT_OBSERVE_VERSION; }}\n')
+    source.write_text(
+        f'#include "{ROOT / header}"\nint use(void);\nint use(void) {{ SEALIFT_LOG_API_USAGE_ONCE("k"); return SEALIFT_OBSERVE_VERSION; }}\n'
+    )
     command = ["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT / 'contracts'}", str(source)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
