@@ -13,7 +13,7 @@ CXX_FILES := $(shell find runtime bindings torch_bridge \( -name '*.cpp' -o -nam
 TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check format golden conformance fuzz bench models wheel sanitize avx512 compat clean fleet-demo fleet-faults fleet-capacity fleet-clickhouse
+.PHONY: help dev demo test check format golden conformance fuzz bench models wheel sanitize avx512 compat clean fleet-demo fleet-faults fleet-capacity fleet-peers fleet-clickhouse
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,11 @@ fleet-faults: dev ## kill -9 the fleet's collector 100 times under load
 
 fleet-capacity: dev ## measure the fleet's collector and write docs/capacity.md (a quarter of an hour)
 	$(PY) benchmarks/fleet_capacity.py --write docs/capacity.md
+
+fleet-peers: dev ## the fleet with rotel, an OpenTelemetry collector, between agent and collector
+	test -x build/rotel/bin/python || $(PYTHON) -m venv build/rotel
+	build/rotel/bin/python -m pip install --quiet rotel
+	SEALIFT_TEST_ROTEL=$$(find $(CURDIR)/build/rotel -name rotel-agent) $(PY) -m pytest -q tests/fleet/test_peers.py
 
 fleet-clickhouse: dev ## the ClickHouse store on chDB (534 MB, in an environment of its own)
 	test -x build/chdb/bin/python || $(PYTHON) -m venv build/chdb

@@ -81,7 +81,7 @@ def test_killed_under_load(tmp_path: Path) -> None:
         process = start_collector(tmp_path / "store", *FOR_EVER)
         senders.url = wait_ready(process)
     for thread in senders.threads:
-        thread.join(120)
+        thread.join(600)
         assert not thread.is_alive()
     found = connect(senders.url).top(by=("operator", "model", "host"), start=fleet.plan.start_s, end=fleet.end_s, limit=10_000).to_pylist()
     damaged = connect(senders.url).info()["figures"]["store_damaged_segments"]

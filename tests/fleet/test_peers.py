@@ -1,16 +1,21 @@
-"""Programs that are not ours: OpenTelemetry's SDK sends to the collector, with its own exporter and through observe's sink."""
+"""Programs that are not ours: OpenTelemetry's SDK sends to the collector, with its own exporter and through observe's
+sink; rotel stands between."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from sealift.fleet import connect
+from sealift.fleet.agent import FleetSink
 from sealift.fleet.store.embedded import EmbeddedStore
 from tests.fleet.conftest import START_S
-from tests.fleet.test_agent import delta
+from tests.fleet.test_agent import delta, free_port, kept, wait_for
 
 pytest.importorskip("opentelemetry.sdk")
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http.metric_exporter")
@@ -55,3 +60,28 @@ def test_the_sdk_s_exporter_with_an_instrument_of_the_user_s(store: EmbeddedStor
     assert (row["operator"], row["count"], row["total_ns"], row["label:phase"]) == ("mine::step", 500, sum(values), "x")
     assert row["p50_ns"] == pytest.approx(250_000, rel=0.0434) and row["p99_ns"] == pytest.approx(495_000, rel=0.0434)
     assert row["p90_ns_low"] <= 450_000 <= row["p90_ns_high"]
+
+
+def test_rotel_between_agent_and_collector(store: EmbeddedStore, serving: Serving, tmp_path: Path) -> None:
+    """A relay that joins and compresses batches as it likes: the numbers arrive as they left, and once. SEALIFT_TEST_ROTEL names its program (PyPI: rotel)."""
+    program = os.environ.get("SEALIFT_TEST_ROTEL", "")
+    if not program:
+        pytest.skip("no rotel")
+    url, http_port, grpc_port = serving(store), free_port(), free_port()
+    command = [program, "start", "--otlp-http-endpoint", f"127.0.0.1:{http_port}", "--otlp-grpc-endpoint", f"127.0.0.1:{grpc_port}", "--exporter", "otlp",
+               "--otlp-exporter-endpoint", url, "--otlp-exporter-protocol", "http"]  # fmt: skip
+    with open(tmp_path / "log", "w") as log:
+        relay = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        agent = FleetSink(f"http://127.0.0.1:{http_port}", spool=tmp_path / "spool", attributes={"service.name": "trainer"})
+        for i in range(8):
+            agent.write(delta(i))
+        wait_for(lambda: agent.delivered == 9, 30)
+        agent.close()
+        wait_for(lambda: store.committed_points == 8, 30)
+    finally:
+        relay.terminate()
+        relay.wait(10)
+    row = kept(store)
+    assert (row["count"], row["samples"], row["total_ns"], row["self_ns"]) == (80, 40, 10_000 * 36, 72_000), (tmp_path / "log").read_text()
+    wait_for(lambda: connect(url).apis().num_rows == 1)
