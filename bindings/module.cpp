@@ -222,8 +222,7 @@ NB_MODULE(_runtime, m) {
             new (self) Model(path.c_str(), name ? name->c_str() : nullptr, num_threads, isa, verify);
           },
           nb::arg("path"), nb::arg("name") = nb::none(), nb::arg("num_threads") = 0, nb::arg("isa") = -1, nb::arg("verify") = 1)
-      .def("__init__", [](Model *self, nb::handle package, int index) {
-        new (self) Model(sealift_package_model(nb::inst_ptr<Package>(package)->handle, index), package.ptr()); })
+      .def("__init__", [](Model *self, nb::handle package, int index) { new (self) Model(sealift_package_model(nb::inst_ptr<Package>(package)->handle, index), package.ptr()); })
       .def_prop_ro("name", [](const Model &self) { return sealift_model_name(self.handle); })
       .def_prop_ro("isa", [](const Model &self) { return sealift_model_isa(self.handle); })
       .def_prop_ro("num_threads", [](const Model &self) { return sealift_model_num_threads(self.handle); })
@@ -283,20 +282,15 @@ NB_MODULE(_runtime, m) {
         return new Session(session); }, nb::rv_policy::take_ownership);
 
   nb::class_<Session>(m, "Session")
-      .def("_context",
-           [](nb::handle self, nb::handle model, int index) {
+      .def("_context", [](nb::handle self, nb::handle model, int index) {
              sealift_context *context = sealift_session_context(nb::inst_ptr<Session>(self)->handle, index);
              Context *made = new Context(nb::inst_ptr<Model>(model), model.ptr(), context);
              made->session = Py_NewRef(self.ptr());
-             return made;
-           },
-           nb::rv_policy::take_ownership)
-      .def("reset",
-           [](Session &self) {
+             return made; }, nb::rv_policy::take_ownership)
+      .def("reset", [](Session &self) {
              char message[1024];
              const sealift_status status = sealift_session_reset(self.handle, message, sizeof message);
-             if (status != SEALIFT_OK) raise(status, message);
-           })
+             if (status != SEALIFT_OK) raise(status, message); })
       .def("clone", [](const Session &self) {
         sealift_session *copy = nullptr;
         char message[1024];
