@@ -23,7 +23,7 @@ from sealift.ir.loop.types import Kernel, Loops
 from sealift.ir.loop.verify import verify as verify_loops
 from sealift.ops import OPS
 from sealift.options import Options
-from sealift.package.shelf import WeightShelf, content_key
+from sealift.package.shelf import WeightShelf
 from sealift.package.write import PackagedModel, write_package
 from sealift.passes.assign_layouts import assign_layouts
 from sealift.passes.attach_epilogues import attach_epilogues
@@ -95,7 +95,8 @@ def compile(
             program = export_module(program, args or (), kwargs, dynamic_shapes)
         imported[model_name] = from_export(program, model_name, OPS)
     graphs = share_states({model_name: one.graph for model_name, one in imported.items()})
-    shared = WeightShelf() if _have_common_weights(list(imported.values())) else None
+    shelf = WeightShelf(by_content=True)
+    shared = shelf if len(programs) > 1 and _have_common_weights(list(imported.values()), shelf) else None
     packaged: list[PackagedModel] = []
     for model_name, graph in graphs.items():
         one = replace(imported[model_name], graph=graph)
@@ -195,17 +196,17 @@ def _store_weights(imported: Imported, kernels: KernelSource, shelf: WeightShelf
     for use in [*kernels.weights, *(WeightUse(state.value.name, 0) for state in graph.states)]:
         constant = position[use.buffer]
         array = imported.weights[fqns[constant]].array
-        key = (content_key(array), use.layout, use.groups)
+        key = (shelf.key_of(array), use.layout, use.groups)
         offset, size = shelf.place(key, lambda array=array, use=use: pack(array, use.layout, use.groups))  # type: ignore[misc]
         stored.append(StoredWeight(constant, use.layout, offset, size, use.groups))
     return tuple(stored)
 
 
-def _have_common_weights(models: Sequence[Imported]) -> bool:
+def _have_common_weights(models: Sequence[Imported], shelf: WeightShelf) -> bool:
     """Whether the models hold arrays alike, so that one weights file for all is smaller."""
     seen: set[Hashable] = set()
     for one in models:
-        own = {content_key(w.array) for w in one.weights.values() if w.array.nbytes >= _WORTH_SHARING_BYTES}
+        own = {shelf.key_of(w.array) for w in one.weights.values() if w.array.nbytes >= _WORTH_SHARING_BYTES}
         if not seen.isdisjoint(own):
             return True
         seen |= own

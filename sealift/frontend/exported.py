@@ -43,6 +43,7 @@ IMPLIED = frozenset(  # checks of what types and ranges already say
     }
 )
 PLACEMENT = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})  # no part of a tensor's value
+EXPAND = "aten.expand.default"
 SCALAR_TENSOR = "aten.scalar_tensor.default"  # makes a number that the model returns out of a size
 CONTROL = {  # branches and loops: which arguments are graphs
     "higher_order.cond": ("pred", "true_graph", "false_graph", "operands"),
@@ -369,7 +370,8 @@ class _Importer:
             if spec.kind in _STATE_UPDATES and spec.target in by_fqn:
                 update = self.values.get(spec.arg.name)
                 if isinstance(update, Value):
-                    found.append(State(by_fqn[spec.target].value, spec.target, update))
+                    value = by_fqn[spec.target].value
+                    found.append(State(value, spec.target, self.filling(value, update)))
         return tuple(found)
 
     def input_updates(self) -> tuple[InputUpdate, ...]:
@@ -378,8 +380,18 @@ class _Importer:
             if spec.kind is gs.OutputKind.USER_INPUT_MUTATION:
                 value, update = self.values.get(str(spec.target)), self.values.get(spec.arg.name)
                 if isinstance(value, Value) and isinstance(update, Value) and value != update:
-                    found.append(InputUpdate(value, update))
+                    found.append(InputUpdate(value, self.filling(value, update)))
         return tuple(found)
+
+    def filling(self, value: Value, update: Value) -> Value:
+        """The update at the shape of what it replaces: export leaves out the broadcast of buffer.copy_(row)."""
+        expand = self.ops.get(EXPAND)
+        if update.type.shape == value.type.shape or expand is None:
+            return update
+        whole = Value(self.unique(update.name), TensorType(update.type.dtype, value.type.shape))
+        sizes = tuple(d.value if d.is_const else d for d in value.type.shape)
+        self.nodes.append(Node(expand, (("self", update), ("size", sizes)), (whole,)))
+        return whole
 
     # ---- values ----
 

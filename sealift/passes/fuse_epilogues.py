@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sealift.diag.loc import union
+from sealift.ir.dim import ONE
 from sealift.ir.dtype import DType
 from sealift.ir.graph.types import OpDef
 from sealift.ir.loop.expr import Buffer, Expr, Load, Op
 from sealift.ir.loop.operands import accepts, is_identity
 from sealift.ir.loop.prim import Prim
 from sealift.ir.loop.rewrite import count_readers, stage_loads, used_buffers
-from sealift.ir.loop.types import Call, Kernel, Loops, Map, Operand
+from sealift.ir.loop.types import Axis, Call, Kernel, Loops, Map, Operand
 from sealift.ops.lang import Builder, Tensor
 from sealift.passes.group_rows import may_move_behind
 
@@ -84,8 +85,12 @@ def _fuse(stage: Map, products: Mapping[str, tuple[int, Call]], readers: Counter
         if found is None or load.buffer.kind != "temp" or readers[load.buffer.name] != 1:
             continue
         position, call = found
-        if not is_identity(load.index, stage.axes) or load.guard or load.buffer.shape != stage.out.shape or stage.out.order is not None:
+        lead = len(stage.axes) - len(load.buffer.shape)  # of one position each: rows of a [n, k] product read as [1, n, k]
+        if lead < 0 or (lead > 0 and call.family != "gemm") or any(a.extent != ONE for a in stage.axes[:lead]):
             continue
+        if not is_identity(load.index, stage.axes[lead:]) or load.guard or load.buffer.shape != stage.out.shape[lead:] or stage.out.order is not None:
+            continue
+        call = _with_leading_axes(call, lead)
         if any(other.buffer.name == load.buffer.name and other != load for other in stage_loads(stage)):
             continue
         fused = _match(stage, load, call, templates)
@@ -147,6 +152,19 @@ def _as_residual(e: Expr, product: Load, call: Call, stage: Map) -> Operand | No
         return None
     operand = Operand(stage.axes, e)
     return operand if accepts(call, "residual", operand) else None
+
+
+def _with_leading_axes(call: Call, count: int) -> Call:
+    """The product whose rows have `count` more dimensions of one position, and so has what it writes."""
+    if count == 0:
+        return call
+    operands: list[tuple[str, Operand]] = []
+    for role, operand in call.operands:
+        if role in ("a", "residual"):
+            lead = tuple(Axis(f"{operand.axes[0].name}_lead{i}", ONE) for i in range(count))
+            operand = replace(operand, axes=(*lead, *operand.axes))
+        operands.append((role, operand))
+    return replace(call, operands=tuple(operands))
 
 
 def _with(call: Call, out: Buffer, residual: Operand | None = None, **attrs: str) -> Call:

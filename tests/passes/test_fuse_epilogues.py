@@ -143,3 +143,29 @@ def test_only_one_residual_and_nothing_after_the_last_activation() -> None:
 def test_product_reads_itself_as_residual_only_before_it_is_written() -> None:
     """relu(h) + h has two uses of the product: refused."""
     unchanged(fuse, lowered("%a: f32[n, 4] = aten.relu.default(%h); %y: f32[n, 4] = aten.add.Tensor(%a, %h)"))
+
+
+def test_rows_that_are_read_with_a_leading_axis_of_one() -> None:
+    """What Conv1D exports to: the product is [n, k], the rest of the model [1, n, k]."""
+    text = """
+        loops m(n: 1..)
+        inputs
+          input %x: f32[n, 8]
+          input %r: f32[1, n, 16]
+        buffers
+          weight %w: f32[8, 16]
+          temp %h: f32[n, 16]
+        outputs
+          output %y: f32[1, n, 16]
+        kernel h []
+          call gemm(%h)
+            a[k0 < n, k1 < 8] = %x[k0, k1]
+            b[k2 < 8, k3 < 16] = %w[k2, k3]
+        kernel y []
+          map %y[i0, i1, i2] for i0 < 1, i1 < n, i2 < 16
+            = add(%h[i1, i2], %r[0, i1, i2])
+    """
+    fused = kernels(changed(lambda loops: fuse_epilogues(loops, TEMPLATES), text))
+    assert "call gemm(%y)" in fused
+    assert "a[k0_lead0 < 1, k0 < n, k1 < 8] = %x[k0, k1]" in fused
+    assert "residual[i0 < 1, i1 < n, i2 < 16] = %r[0, i1, i2]" in fused

@@ -68,6 +68,12 @@ def product(k: torch.Tensor, x: torch.Tensor, at: torch.Tensor) -> Any:
     return k[..., 0] + x.sum()
 
 
+def broadcast(k: torch.Tensor, x: torch.Tensor, at: torch.Tensor) -> Any:
+    result = k.sum(-1)
+    k.copy_(x[0, 0, 0])  # one row for all; a read after it would meet export's own mistake: it forgets the broadcast there, too
+    return result
+
+
 def old_after(k: torch.Tensor, x: torch.Tensor, at: torch.Tensor) -> Any:
     old = k + 0.0
     k.index_copy_(2, at, x)
@@ -88,7 +94,7 @@ def roll(k: torch.Tensor, x: torch.Tensor, at: torch.Tensor) -> Any:
     return k.sum(-1)
 
 
-IN_PLACE: tuple[Update, ...] = (index_copy, index_put, slices, views, decay, accumulate, product, old_after, returned)
+IN_PLACE: tuple[Update, ...] = (index_copy, index_put, slices, views, decay, accumulate, product, broadcast, old_after, returned)
 COPIED: tuple[Update, ...] = (roll,)
 
 
