@@ -8,7 +8,8 @@
 ASSERT_LAYOUT(options, sizeof(sealift_open_options) == 32);
 ASSERT_LAYOUT(record, sizeof(sealift_record) == 48);
 ASSERT_LAYOUT(frame, sizeof(sealift_frame) == 120);
-ASSERT_LAYOUT(api, sizeof(sealift_model_api) == 192);
+ASSERT_LAYOUT(api, sizeof(sealift_model_api) == 200);
+ASSERT_LAYOUT(api_first, offsetof(sealift_model_api, changes_input) == 192); /* how far the first tables reach */
 ASSERT_LAYOUT(host, sizeof(sealift_host) == 32);
 
 int main(void) {

@@ -30,16 +30,17 @@ TEST(runs) {
   CHECK(shapes == (std::vector<std::vector<std::int64_t>>{{2, 3}}));
 }
 
+const auto thrown = [](auto kind, auto body) {
+  try {
+    body();
+  } catch (const decltype(kind) &error) {
+    CHECK_CONTAINS(error.what(), error.code());
+    return true;
+  }
+  return false;
+};
+
 TEST(throws_by_kind) {
-  auto thrown = [](auto kind, auto body) {
-    try {
-      body();
-    } catch (const decltype(kind) &error) {
-      CHECK_CONTAINS(error.what(), error.code());
-      return true;
-    }
-    return false;
-  };
   CHECK(thrown(sealift::FileError(SEALIFT_OK, ""), [] { sealift::Model("/nonexistent"); }));
   CHECK(thrown(sealift::PackageError(SEALIFT_OK, ""), [] { sealift::Model model(package("changed")); }));
   CHECK(thrown(sealift::MachineError(SEALIFT_OK, ""), [] { sealift::Model model(package("isa")); }));
