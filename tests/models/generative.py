@@ -213,7 +213,7 @@ def t5(layers: int = 6, width: int = 512, heads: int = 8, vocab: int = 32128, le
         attn_implementation="sdpa",
         tie_word_embeddings=False,  # else every token says itself
     )
-    model = _lively(T5ForConditionalGeneration(config), 4.0).eval()
+    model = _lively(T5ForConditionalGeneration(config), 2.0).eval()
     return {"encode": Encode(model, length, length).eval(), "decode": DecodeT5(model, length, length).eval()}
 
 
