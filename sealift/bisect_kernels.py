@@ -199,7 +199,7 @@ def _shaped(got: torch.Tensor, wanted: torch.Size) -> list[torch.Tensor]:
 
 
 class NotRunnable(Exception):
-    """An operator that eager does not have by this name."""
+    """An operator that eager does not have by this name, or that does not take the values it is given."""
 
 
 class _Eager:
@@ -231,14 +231,20 @@ class _Eager:
                 if function is None:
                     raise NotRunnable(node.op.name)
                 arguments = {_renamed(node, key): _torch_arg(arg, env, sizes, in_double) for key, arg in node.args}
-                result = function(**_with_placement(function, arguments))
+                try:
+                    result = function(**_with_placement(function, arguments))
+                except RuntimeError as error:
+                    raise NotRunnable(f"{node.op.name}: {error}") from error
                 results = result if isinstance(result, (tuple, list)) else (result,)
                 env |= {v.name: t for v, t in zip(node.outputs, results, strict=False)}
         return env[name]
 
 
+_VIEWS = ("aten.view.default", "aten._unsafe_view.default")
+
+
 def _renamed(node: Node, parameter: str) -> str:
-    return "shape" if node.op.name == "aten.view.default" and parameter == "size" else parameter
+    return "shape" if node.op.name in _VIEWS and parameter == "size" else parameter
 
 
 def _with_placement(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -250,7 +256,7 @@ def _with_placement(function: Any, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _overload(name: str) -> Any:
-    if name == "aten.view.default":  # what is a view in the program need not be one of a value that was copied
+    if name in _VIEWS:  # what is a view in the program need not be one of a value that was copied
         return torch.ops.aten.reshape.default
     namespace, _, rest = name.partition(".")
     packet, _, overload = rest.rpartition(".")
