@@ -87,7 +87,9 @@ def _assembled(selection: Selection, parts: list[Part], dialect: Dialect, column
     series_where = [_condition(f, _expression(f.key, dialect), dialect) for f in selection.where if _of_series(f.key)]
     resource_where = [_condition(f, _expression(f.key, dialect), dialect) for f in selection.where if not _of_series(f.key)]
     time = f"{dialect.floor_to('time_s', selection.step_s)} AS time" if selection.step_s else ""
-    keys = ["series", "resource", *(["time"] if time else [])]
+    # Series and resource stay apart below only where a key needs them: by host there are a thousand groups, by host and series a hundred thousand.
+    ids = (["series"] if any(map(_of_series, selection.by)) else []) + (["resource"] if not all(map(_of_series, selection.by)) else [])
+    keys = [*ids, *(["time"] if time else [])]
     conditions = ""
     if series_where:
         conditions += f" AND series IN (SELECT id FROM series WHERE {' AND '.join(series_where)})"
@@ -96,10 +98,10 @@ def _assembled(selection: Selection, parts: list[Part], dialect: Dialect, column
     selects = []
     for part in parts:
         where = f"time_s >= {part.start_s} AND time_s < {part.end_s}{part.where}{conditions}"
-        selects.append(f"SELECT {', '.join(['series', 'resource', *([time] if time else []), columns])} FROM {part.source} WHERE {where}")
+        selects.append(f"SELECT {', '.join([*ids, *([time] if time else []), columns])} FROM {part.source} WHERE {where}")
     union = " UNION ALL ".join(selects)
     group = ", ".join([*keys, *([extra_key] if extra_key else [])])
-    inner = f"SELECT {', '.join(keys)}, {sums} FROM ({union}) AS facts GROUP BY {group}"
+    inner = f"SELECT {', '.join([*keys, sums])} FROM ({union}) AS facts" + (f" GROUP BY {group}" if group else "")
     outer = [f"{_expression(key, dialect)} AS {_name(key)}" for key in selection.by] + (["time"] if time else [])
     names = [_name(key) for key in selection.by] + (["time"] if time else []) + ([extra_key] if extra_key else [])
     joins = ""
