@@ -18,31 +18,34 @@ struct sealift_frame;
 
 namespace SEALIFT_NS {
 
-enum RecurrentCell : int32_t { kCellLstm = 0, kCellGru = 1, kCellTanh = 2, kCellRelu = 3 };
+enum RecurrentCell : int32_t { kCellLstm = 0,
+                               kCellGru = 1,
+                               kCellTanh = 2,
+                               kCellRelu = 3 };
 
 // What one direction reads. Strides in elements.
 struct RecurrentDirection {
-  const float *gates = nullptr;    // [steps, batch, num_gates * hidden], each row contiguous
+  const float *gates = nullptr;  // [steps, batch, num_gates * hidden], each row contiguous
   int64_t gates_step = 0, gates_batch = 0;
-  const float *w = nullptr;        // SEALIFT_CONV_PANEL32 of [num_gates * hidden, size], one group a gate
-  const float *bias = nullptr;     // [num_gates * hidden]; may be null
-  const float *w_proj = nullptr;   // SEALIFT_PANEL32 of [size, hidden]; null without a projection
+  const float *w = nullptr;       // SEALIFT_CONV_PANEL32 of [num_gates * hidden, size], one group a gate
+  const float *bias = nullptr;    // [num_gates * hidden]; may be null
+  const float *w_proj = nullptr;  // SEALIFT_PANEL32 of [size, hidden]; null without a projection
 };
 
 struct RecurrentF32 {
-  RecurrentDirection direction[2]; // the second walks from the last step to the first
-  const float *h0 = nullptr;       // [directions, batch, size]
-  const float *c0 = nullptr;       // [directions, batch, hidden], lstm
-  float *out = nullptr;            // [steps, batch, directions * size]
+  RecurrentDirection direction[2];  // the second walks from the last step to the first
+  const float *h0 = nullptr;        // [directions, batch, size]
+  const float *c0 = nullptr;        // [directions, batch, hidden], lstm
+  float *out = nullptr;             // [steps, batch, directions * size]
   int64_t out_step = 0, out_batch = 0;
-  float *hn = nullptr;             // [directions, batch, size]
-  float *cn = nullptr;             // [directions, batch, hidden], lstm; the running c
-  float *raw = nullptr;            // [directions, batch, hidden]: h before the projection; unused without one
-  int64_t steps = 0, batch = 0, hidden = 0, size = 0; // size of h: hidden, or the projection's
+  float *hn = nullptr;                                 // [directions, batch, size]
+  float *cn = nullptr;                                 // [directions, batch, hidden], lstm; the running c
+  float *raw = nullptr;                                // [directions, batch, hidden]: h before the projection; unused without one
+  int64_t steps = 0, batch = 0, hidden = 0, size = 0;  // size of h: hidden, or the projection's
   int32_t cell = kCellLstm, directions = 1;
 };
 
 void recurrent_f32(sealift_frame *frame, const RecurrentF32 &layer);
 
-} // namespace SEALIFT_NS
+}  // namespace SEALIFT_NS
 #endif

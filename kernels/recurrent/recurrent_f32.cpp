@@ -10,8 +10,8 @@
 namespace SEALIFT_NS {
 namespace {
 
-constexpr int64_t kForkWork = 1 << 16; // multiply-adds of a step below which a fork costs more than it saves
-constexpr int64_t kBlockRows = 32;     // of a tile: 4 gates x 32 units x 32 rows are 16 KB
+constexpr int64_t kForkWork = 1 << 16;  // multiply-adds of a step below which a fork costs more than it saves
+constexpr int64_t kBlockRows = 32;      // of a tile: 4 gates x 32 units x 32 rows are 16 KB
 constexpr int kMaxGates = 4;
 
 // Columns of a panel held at once, and how many runs of k they are summed in: 8 sums hide the latency of a multiply-add.
@@ -75,10 +75,11 @@ SEALIFT_INLINE void store_first(float *p, Vec<float> v, int64_t n) { n >= kLanes
 struct CellRow {
   const float *gates, *bias, *product, *h;
   float *c, *out;
-  int64_t hidden, units; // `hidden` lies between two gates of `gates` and `bias`
+  int64_t hidden, units;  // `hidden` lies between two gates of `gates` and `bias`
 };
 
-template <int32_t kCell> void cell_row(const CellRow &r) {
+template <int32_t kCell>
+void cell_row(const CellRow &r) {
   const auto sum = [&](int gate, int64_t j, int64_t n) __attribute__((always_inline)) {
     Vec<float> x = load(r.product + gate * kPanel + j);
     if (r.bias) x = x + load_first(r.bias + gate * r.hidden + j, n);
@@ -100,8 +101,10 @@ template <int32_t kCell> void cell_row(const CellRow &r) {
       h = (before - fresh) * keep + fresh;
     } else {
       const Vec<float> x = sum(0, j, n) + given(0, j, n);
-      if constexpr (kCell == kCellTanh) h = tanh(x);
-      else h = select(x < splat<float>(0.0f), splat<float>(0.0f), x); // keeps NaN and -0.0, as eager does
+      if constexpr (kCell == kCellTanh)
+        h = tanh(x);
+      else
+        h = select(x < splat<float>(0.0f), splat<float>(0.0f), x);  // keeps NaN and -0.0, as eager does
     }
     store_first(r.out + j, h, n);
   }
@@ -109,10 +112,11 @@ template <int32_t kCell> void cell_row(const CellRow &r) {
 
 struct StepTask {
   const RecurrentF32 *layer;
-  int64_t step, blocks, panels; // row blocks, panels of a gate
+  int64_t step, blocks, panels;  // row blocks, panels of a gate
 };
 
-int num_gates(int32_t cell) { return cell == kCellLstm ? 4 : cell == kCellGru ? 3 : 1; }
+int num_gates(int32_t cell) { return cell == kCellLstm ? 4 : cell == kCellGru ? 3
+                                                                              : 1; }
 
 // Where direction d's h of the step before stands, and the distance between its rows.
 const float *previous(const RecurrentF32 &l, int64_t d, int64_t step, int64_t *stride) {
@@ -152,10 +156,10 @@ void step_units(void *arg, int64_t begin, int64_t end, int32_t) {
       r.out = from.w_proj ? l.raw + (d * l.batch + row) * l.hidden + j0 : l.out + at * l.out_step + row * l.out_batch + d * l.size + j0;
       r.hidden = l.hidden, r.units = units;
       switch (l.cell) {
-      case kCellLstm: cell_row<kCellLstm>(r); break;
-      case kCellGru: cell_row<kCellGru>(r); break;
-      case kCellTanh: cell_row<kCellTanh>(r); break;
-      default: cell_row<kCellRelu>(r);
+        case kCellLstm: cell_row<kCellLstm>(r); break;
+        case kCellGru: cell_row<kCellGru>(r); break;
+        case kCellTanh: cell_row<kCellTanh>(r); break;
+        default: cell_row<kCellRelu>(r);
       }
     }
   }
@@ -184,7 +188,7 @@ void copy_rows(float *to, int64_t to_stride, const float *from, int64_t from_str
   for (int64_t i = 0; i < rows; i++) memcpy(to + i * to_stride, from + i * from_stride, static_cast<size_t>(columns) * sizeof(float));
 }
 
-} // namespace
+}  // namespace
 
 void recurrent_f32(sealift_frame *frame, const RecurrentF32 &l) {
   if (l.batch <= 0 || l.hidden <= 0) return;
@@ -197,11 +201,15 @@ void recurrent_f32(sealift_frame *frame, const RecurrentF32 &l) {
   const int64_t work = l.directions * l.batch * l.hidden * num_gates(l.cell) * l.size;
   const bool alone = frame->num_workers <= 1 || units == 1 || work < kForkWork;
   for (task.step = 0; task.step < l.steps; task.step++) {
-    if (alone) step_units(&task, 0, units, 0);
-    else frame->host->parallel_for(frame, units, 1, step_units, &task);
+    if (alone)
+      step_units(&task, 0, units, 0);
+    else
+      frame->host->parallel_for(frame, units, 1, step_units, &task);
     if (!l.direction[0].w_proj) continue;
-    if (alone || projected == 1) step_projection(&task, 0, projected, 0);
-    else frame->host->parallel_for(frame, projected, 1, step_projection, &task);
+    if (alone || projected == 1)
+      step_projection(&task, 0, projected, 0);
+    else
+      frame->host->parallel_for(frame, projected, 1, step_projection, &task);
   }
   for (int64_t d = 0; d < l.directions; d++) {
     int64_t stride;
@@ -210,4 +218,4 @@ void recurrent_f32(sealift_frame *frame, const RecurrentF32 &l) {
   }
 }
 
-} // namespace SEALIFT_NS
+}  // namespace SEALIFT_NS

@@ -46,7 +46,8 @@ static inline void recurrent(const RecurrentF32 &l, std::vector<double> &out, st
             raw[j] = (h[j] - fresh) * keep + fresh;
           } else {
             const double x = given(0) + own(0);
-            raw[j] = l.cell == kCellTanh ? tanh(x) : x < 0 ? 0 : x;
+            raw[j] = l.cell == kCellTanh ? tanh(x) : x < 0 ? 0
+                                                           : x;
           }
         }
         for (int64_t j = 0; j < l.size; j++) {
@@ -61,6 +62,6 @@ static inline void recurrent(const RecurrentF32 &l, std::vector<double> &out, st
   }
 }
 
-} // namespace naive
-} // namespace SEALIFT_NS
+}  // namespace naive
+}  // namespace SEALIFT_NS
 #endif

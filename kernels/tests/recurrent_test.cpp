@@ -20,7 +20,8 @@ struct Case {
 int64_t panels(int64_t n) { return (n + 31) / 32; }
 
 void run_case(const Case &c, Random &random) {
-  const int64_t gates = c.cell == kCellLstm ? 4 : c.cell == kCellGru ? 3 : 1;
+  const int64_t gates = c.cell == kCellLstm ? 4 : c.cell == kCellGru ? 3
+                                                                     : 1;
   const bool projected = c.size != c.hidden;
   Guarded<float> given(c.directions * c.steps * c.batch * gates * c.hidden), w(c.directions * gates * panels(c.hidden) * c.size * 32);
   Guarded<float> bias(c.directions * gates * c.hidden), w_proj(c.directions * panels(c.size) * c.hidden * 32);
@@ -48,8 +49,10 @@ void run_case(const Case &c, Random &random) {
     TestHost host(workers, 0);
     for (int64_t i = 0; i < out.size(); i++) out[i] = NAN;
     recurrent_f32(&host.frame, l);
-    if (workers == 1) first.assign(out.data, out.data + out.size());
-    else expect_true(memcmp(first.data(), out.data, first.size() * sizeof(float)) == 0, "the same for any number of workers");
+    if (workers == 1)
+      first.assign(out.data, out.data + out.size());
+    else
+      expect_true(memcmp(first.data(), out.data, first.size() * sizeof(float)) == 0, "the same for any number of workers");
   }
   const double tolerance = 2e-5;
   for (int64_t s = 0; s < c.steps; s++)
@@ -78,7 +81,7 @@ void nan_stays_in_its_row() {
     for (int64_t j = 0; j < hidden; j++) expect_true((isnan(hn[b * hidden + j]) != 0) == (b == 1), "NaN in its own row only");
 }
 
-} // namespace
+}  // namespace
 
 int main() {
   Random random(1);
