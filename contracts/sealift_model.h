@@ -47,10 +47,12 @@ typedef enum sealift_layout { /* how a weight lies in the weights file */
   SEALIFT_ROW_MAJOR = 0,
   SEALIFT_PANEL32 = 1, /* a [n, k] matrix as ceil(n / 32) panels of [k][32], columns past n are zero: B of a GEMM that multiplies by its transpose */
   SEALIFT_PANEL32_T = 2, /* the same panels of a constant whose shape is [k, n] */
-  SEALIFT_CONV_PANEL32 = 3, /* [out_c, in_c / groups, kh, kw] (or [.., kw], or [out_c, k]: a recurrent layer's, a group for each gate): per
-                               group, ceil((out_c / groups) / 32) panels of [kh * kw * in_c / groups][32], rows in the order (kh, kw, input
-                               channel), columns past out_c / groups zero */
-  SEALIFT_CONV_DEPTHWISE = 4 /* [out_c, 1, kh, kw] as [kh * kw][out_c] */
+  SEALIFT_CONV_PANEL32 = 3, /* [out_c, in_c / groups, *taps] with up to three dimensions of taps (none: a recurrent layer's [out_c, k], a group for
+                               each gate): per group, ceil((out_c / groups) / 32) panels of [taps * in_c / groups][32], rows in the order (tap,
+                               input channel), columns past out_c / groups zero */
+  SEALIFT_CONV_DEPTHWISE = 4, /* [out_c, 1, kh, kw] as [kh * kw][out_c] */
+  SEALIFT_CONV_TRANSPOSE_PANEL32 = 5 /* the same panels as 3 of a transposed convolution's constant, whose shape is [in_c, out_c / groups, *taps] and
+                                        whose group g holds the input channels from g * in_c / groups on */
 } sealift_layout;
 
 /* ---- what the library says about itself ---------------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ from sealift.ops import OPS
 from sealift.options import Options
 from sealift.package.shelf import WeightShelf
 from sealift.package.write import PackagedModel, write_package
+from sealift.passes.absorb_padding import absorb_padding
 from sealift.passes.assign_layouts import assign_layouts
 from sealift.passes.attach_epilogues import attach_epilogues
 from sealift.passes.drop_empty import drop_empty
@@ -162,6 +163,7 @@ def optimize(loops: Loops, s: Steps | Callable[..., Any]) -> Loops:
     loops = s("inline", inline_producers, loops)
     loops = s("simplify-inlined", simplify_expressions, loops)
     loops = s("narrow", narrow_broadcasts, loops)
+    loops = s("padding", absorb_padding, loops)
     loops = s("inline-narrowed", inline_producers, loops)
     loops = s("epilogues", fuse_epilogues, loops, templates)
     loops = s("layouts", assign_layouts, loops)

@@ -2,7 +2,8 @@
 //
 //   out[n, h, w, c] = post_activation(activation(conv(x, w)[n, h, w, c] + bias[c]) + residual[n, h, w, c]), then the generated epilogue
 //
-// Positions outside x count as zero and are skipped, not multiplied. A 1-d convolution has height 1. Results are bitwise the same for any number of
+// Positions outside x count as zero and are skipped, not multiplied. A 1-d convolution has height 1, a 2-d one depth 1. A 3-d convolution is a 2-d one for
+// every slice of its kernel that meets x, summed in out. Results are bitwise the same for any number of
 // workers: the order in which an element's products are added depends on the shapes, the strides of x, the element's position and the ISA only.
 #ifndef SEALIFT_KERNELS_CONV_CONV_H
 #define SEALIFT_KERNELS_CONV_CONV_H
@@ -15,10 +16,10 @@
 namespace SEALIFT_NS {
 
 enum ConvLayout : int32_t {
-  // Group by group, ceil((out_c / groups) / 32) panels of [kernel_h * kernel_w * in_c / groups][32], rows in the order (kh, kw, input channel), columns
-  // past out_c / groups zero. With a 1x1 kernel and one group it is the GEMM's kBPanel32.
+  // Group by group, ceil((out_c / groups) / 32) panels of [kernel_d * kernel_h * kernel_w * in_c / groups][32], rows in the order (kd, kh, kw, input
+  // channel), columns past out_c / groups zero. With a 1x1 kernel and one group it is the GEMM's kBPanel32.
   kConvPanel32 = 0,
-  kConvDepthwise = 1 // [kernel_h * kernel_w][out_c]; in_c == groups, and output channel c reads input channel c / (out_c / groups)
+  kConvDepthwise = 1 // [kernel_h * kernel_w][out_c]; in_c == groups, and output channel c reads input channel c / (out_c / groups); depths are 1
 };
 
 // Strides are in elements, in the order n, h, w, c. The fast paths want a c stride of 1 everywhere; any other is read and written correctly.
@@ -38,7 +39,9 @@ struct ConvF32 {
   int64_t batch = 1, in_h = 1, in_w = 1, in_c = 0, out_h = 1, out_w = 1, out_c = 0;
   int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1; // pad: top and left
   int64_t groups = 1;
-  GemmEpilogue epilogue = nullptr; // rows are output positions, (n * out_h + h) * out_w + w; ldc is the w stride; needs an out c stride of 1
+  int64_t in_d = 1, out_d = 1, kernel_d = 1, stride_d = 1, pad_d = 0, dilation_d = 1;
+  int64_t x_stride_d = 0, out_stride_d = 0, residual_stride_d = 0; // between slices of an image
+  GemmEpilogue epilogue = nullptr; // rows are output positions, ((n * out_d + d) * out_h + h) * out_w + w; ldc is the w stride; needs an out c stride of 1
   void *epilogue_ctx = nullptr;
 };
 
@@ -83,7 +86,7 @@ static inline int64_t conv_f32_scratch_bytes(const ConvF32 &c) {
     return b.rows * b.columns * c.in_c * 4 + 64;
   }
   if (c.w_layout == kConvDepthwise || c.kernel_h * c.kernel_w != 1) return 0;
-  return gemm_f32_scratch_bytes(c.batch * c.in_h * c.in_w, c.out_c, c.in_c, kBPanel32);
+  return gemm_f32_scratch_bytes(c.batch * c.in_d * c.in_h * c.in_w, c.out_c, c.in_c, kBPanel32);
 }
 static inline int64_t conv_transpose_f32_scratch_bytes(const ConvTransposeF32 &c) {
   if (!conv_f32_copies_bands(c, true)) return 0;

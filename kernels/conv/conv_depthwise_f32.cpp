@@ -25,7 +25,8 @@ struct DepthwiseTile {
   int64_t ldr;
   const float *fetch;      // what a later tile reads first, fetch_rows by positions * stride
   int64_t fetch_rows;
-  bool relu, post_relu;
+  int32_t flags;           // TileFlags: activations only
+  bool post_relu;
 };
 
 template <int kTaps, int kStride, int kPositions, bool kEdge>
@@ -72,7 +73,10 @@ void depthwise_tile(const DepthwiseTile &t) {
 #pragma GCC unroll 8
     for (int i = 0; i < kPositions; i++) {
       Lanes y = t.bias ? sum[i] + bias : sum[i];
-      if (t.relu) y = relu(y);
+      if (t.flags & kRelu) y = relu(y);
+      else if (t.flags & kRelu6) y = relu6(y);
+      else if (t.flags & kHardSwish) y = hard_swish(y);
+      else if (t.flags & kHardSigmoid) y = hard_sigmoid(y);
       if (t.residual) y += load_lanes(t.residual + i * t.ldr + j);
       if (t.post_relu) y = relu(y);
       store_lanes(out, y);
@@ -156,7 +160,7 @@ void fast_line(const ConvF32 &c, int64_t n, int64_t h, int64_t c0, int64_t end) 
   t.row = c.x_strides[1], t.column = c.x_strides[2];
   t.rows = rows.to - rows.from, t.w_stride = c.out_c;
   t.ldc = c.out_strides[2], t.count = c1 - c0, t.ldr = c.residual_strides[2];
-  t.relu = in_registers && c.activation == kActivationRelu;
+  t.flags = in_registers ? activation_flag(c.activation) : 0;
   t.post_relu = in_registers && c.post_activation == kActivationRelu;
   t.w = c.w + rows.from * c.kernel_w * c.out_c + c0;
   t.bias = in_registers && c.bias ? c.bias + c0 : nullptr;

@@ -27,9 +27,10 @@ constexpr int64_t kForkWork = 1 << 17;                    // multiply-adds below
 struct Plan {
   ConvF32 conv;
   bool transposed, bands;
+  bool deep; // more than one slice somewhere: then a region is walked image by image
   int64_t in_channels, out_channels; // of a group
   int64_t panels;                    // of a group
-  int64_t taps, depth;
+  int64_t taps, depth;               // of a slice of the kernel
   int64_t taps_each, channel_chunks, channels_each, blocks; // how k is cut: whole taps, or the channels of one
   int64_t remainders, tiles;         // rows of positions a line of out is cut into, tiles a row
   int64_t strip;                     // columns of a tile
@@ -44,7 +45,13 @@ struct View {
 };
 
 struct Position {
-  int64_t n, h, remainder, tile;
+  int64_t n, h, remainder, tile; // n: the image, batch member * out_d + slice
+};
+
+// A slice of the kernel: all there is in two dimensions. `exists`: false for the one that stands for none, where no slice meets x.
+struct Slice {
+  int64_t index;
+  bool first, last, exists;
 };
 
 struct Block {
@@ -60,6 +67,7 @@ void make_plan(Plan &p, const ConvF32 &c, bool transposed) {
   p.conv = c;
   p.transposed = transposed;
   p.bands = conv_f32_copies_bands(c, transposed);
+  p.deep = c.in_d != 1 || c.out_d != 1 || c.kernel_d != 1;
   p.in_channels = c.in_c / c.groups;
   p.out_channels = c.out_c / c.groups;
   p.panels = divide_up(p.out_channels, kPanel);
@@ -97,15 +105,15 @@ SEALIFT_INLINE void append(Segment *segments, int64_t &count, bool adjoins, Segm
   else segments[count++] = s;
 }
 
-void make_block(Block &b, const Plan &p, const View &v, int64_t index, const float *panel) {
+void make_block(Block &b, const Plan &p, const View &v, const Slice &slice, int64_t index, const float *panel) {
   const ConvF32 &c = p.conv;
   b.tap0 = index / p.channel_chunks * p.taps_each;
-  b.tap1 = b.tap0 + p.taps_each < p.taps ? b.tap0 + p.taps_each : p.taps;
+  b.tap1 = !slice.exists ? b.tap0 : b.tap0 + p.taps_each < p.taps ? b.tap0 + p.taps_each : p.taps;
   b.channel0 = index % p.channel_chunks * p.channels_each;
   b.channels = p.in_channels - b.channel0 < p.channels_each ? p.in_channels - b.channel0 : p.channels_each;
   b.b = panel + (b.tap0 * p.in_channels + b.channel0) * kPanel;
-  b.first = index == 0;
-  b.last = index + 1 == p.blocks;
+  b.first = index == 0 && slice.first;
+  b.last = index + 1 == p.blocks && slice.last;
   b.num_whole = 0;
   if (p.transposed || b.tap0 >= b.tap1) return;
   const bool adjoins = taps_adjoin(p, v);
@@ -222,6 +230,11 @@ SEALIFT_INLINE void next_row(const Plan &p, Position &at) {
   at.n++;
 }
 
+// Where image i starts: its batch member, and its slice.
+SEALIFT_INLINE int64_t image_offset(const Plan &p, int64_t i, int64_t batch_stride, int64_t slice_stride) {
+  return p.conv.out_d == 1 ? i * batch_stride : i / p.conv.out_d * batch_stride + i % p.conv.out_d * slice_stride;
+}
+
 // Tiles [tile0, tile1) times one block of one panel (numbered through the groups). `next`: the block that follows, or null.
 void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile1, int64_t panel, const Block &b, const char *next) {
   const ConvF32 &c = p.conv;
@@ -236,7 +249,7 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
   int32_t after = 0;
   if (b.last && p.in_registers) {
     if (c.bias) after |= kAddBias;
-    if (c.activation == kActivationRelu) after |= kRelu;
+    after |= activation_flag(c.activation);
     if (c.residual) after |= kAddResidual;
     if (c.post_activation == kActivationRelu) after |= kPostRelu;
   }
@@ -262,11 +275,12 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
     for (int64_t tile = tile0; tile < tile1; next_row(p, at)) {
       const Split row = p.transposed ? Split((c.out_w - at.remainder + p.remainders - 1) / p.remainders, row_tiles) : whole_row;
       const int64_t end = tile1 - tile < row_tiles - at.tile ? at.tile + (tile1 - tile) : row_tiles;
-      float *const out_row = c.out + at.n * c.out_strides[0] + at.h * c.out_strides[1] + at.remainder * c.out_strides[2] + channel * c.out_strides[3];
+      float *const out_row = c.out + image_offset(p, at.n, c.out_strides[0], c.out_stride_d) + at.h * c.out_strides[1] + at.remainder * c.out_strides[2] + channel * c.out_strides[3];
       const float *const residual_row =
-          c.residual ? c.residual + at.n * c.residual_strides[0] + at.h * c.residual_strides[1] + at.remainder * c.residual_strides[2] + channel * c.residual_strides[3] : nullptr;
+          c.residual ? c.residual + image_offset(p, at.n, c.residual_strides[0], c.residual_stride_d) + at.h * c.residual_strides[1] + at.remainder * c.residual_strides[2] + channel * c.residual_strides[3]
+                     : nullptr;
       View v = view;
-      if (!p.bands) v.x += at.n * c.x_strides[0];
+      if (!p.bands && !p.deep) v.x += at.n * c.x_strides[0];
       v.x += group * p.in_channels;
       const int64_t y = at.h * c.stride_h - c.pad_h;
       const bool rows_inside = b.num_whole > 0 && y + b.top >= v.h0 && y + b.bottom < v.h1;
@@ -333,29 +347,29 @@ void call_epilogue(const Plan &p, int64_t tile0, int64_t tile1, int64_t panel) {
     const int64_t j0 = row.start(at.tile), j1 = row.start(end), each = p.remainders == 1 ? j1 - j0 : 1;
     for (int64_t j = j0; j < j1; j += each) {
       const int64_t w = at.remainder + j * p.remainders, m = (at.n * c.out_h + at.h) * c.out_w + w;
-      c.epilogue(c.epilogue_ctx, c.out + at.n * c.out_strides[0] + at.h * c.out_strides[1] + w * c.out_strides[2] + n0, c.out_strides[2], m, m + each, n0, n1);
+      c.epilogue(c.epilogue_ctx, c.out + image_offset(p, at.n, c.out_strides[0], c.out_stride_d) + at.h * c.out_strides[1] + w * c.out_strides[2] + n0, c.out_strides[2], m, m + each, n0, n1);
     }
     tile += end - at.tile;
   }
 }
 
-void tiles_times_panels(const Plan &p, const View &view, int64_t tile0, int64_t tile1, int64_t panel0, int64_t panel1) {
+void tiles_times_panels(const Plan &p, const View &view, const Slice &slice, int64_t tile0, int64_t tile1, int64_t panel0, int64_t panel1) {
   const bool fetch = (panel1 - panel0) * p.depth * kPanel * 4 > kSmallBytes;
   Block b;
   for (int64_t panel = panel0; panel < panel1; panel++) {
-    const float *weights = p.conv.w + panel * p.depth * kPanel;
+    const float *weights = p.conv.w + (panel * p.conv.kernel_d + slice.index) * p.depth * kPanel;
     for (int64_t i = 0; i < p.blocks; i++) {
-      make_block(b, p, view, i, weights);
+      make_block(b, p, view, slice, i, weights);
       const float *next = b.b + ((b.tap1 - b.tap0 - 1) * p.in_channels + b.channels) * kPanel;
-      const bool ends = b.last && panel + 1 == panel1;
+      const bool ends = i + 1 == p.blocks && (p.deep || panel + 1 == panel1);
       multiply_block(p, view, tile0, tile1, panel, b, fetch && !ends ? reinterpret_cast<const char *>(next) : nullptr);
     }
-    if (p.conv.epilogue) call_epilogue(p, tile0, tile1, panel);
+    if (p.conv.epilogue && slice.last) call_epilogue(p, tile0, tile1, panel);
   }
 }
 
-// Copies the rows of x that lines [h0, h1) of image n need.
-View copy_band(const Plan &p, int64_t n, int64_t h0, int64_t h1, float *to) {
+// Copies the rows of an image of x that lines [h0, h1) need.
+View copy_band(const Plan &p, const float *image, int64_t h0, int64_t h1, float *to) {
   const ConvF32 &c = p.conv;
   const int64_t reach = (c.kernel_h - 1) * c.dilation_h;
   View v;
@@ -371,7 +385,6 @@ View copy_band(const Plan &p, int64_t n, int64_t h0, int64_t h1, float *to) {
   }
   v.x = to, v.column = c.in_c, v.row = (v.w1 - v.w0) * c.in_c;
   const int64_t from = v.w0 < 0 ? 0 : v.w0, until = v.w1 < c.in_w ? v.w1 : c.in_w;
-  const float *image = c.x + n * c.x_strides[0];
   for (int64_t h = v.h0; h < v.h1; h++, to += v.row) {
     if (h < 0 || h >= c.in_h || from >= until) {
       for (int64_t i = 0; i < v.row; i++) to[i] = 0.0f;
@@ -419,28 +432,71 @@ View copy_band(const Plan &p, int64_t n, int64_t h0, int64_t h1, float *to) {
   return v;
 }
 
-// Tiles [tile0, tile1) - lines of out where bands are copied - of panels [panel0, panel1).
-void region(const Plan &p, int64_t from, int64_t to, int64_t panel0, int64_t panel1, char *scratch) {
+// The slice of x that slice kd of the kernel meets for slice d of out; -1: none.
+SEALIFT_INLINE int64_t slice_met(const Plan &p, int64_t d, int64_t kd) {
   const ConvF32 &c = p.conv;
+  int64_t z = p.transposed ? d + c.pad_d - kd * c.dilation_d : d * c.stride_d - c.pad_d + kd * c.dilation_d;
+  if (p.transposed) {
+    if (z % c.stride_d != 0) return -1;
+    z /= c.stride_d;
+  }
+  return z >= 0 && z < c.in_d ? z : -1;
+}
+
+// Tiles [from, to) - lines of out where bands are copied - of panels [panel0, panel1) for one slice of the kernel. `x`: the image's slice, or the first of
+// all images where `image` is negative.
+void region_of_slice(const Plan &p, const Slice &slice, const float *x, int64_t image, int64_t from, int64_t to, int64_t panel0, int64_t panel1, char *scratch) {
+  const ConvF32 &c = p.conv;
+  if (!slice.exists) {
+    const int64_t tiles = p.bands ? p.remainders * p.tiles : 1;
+    return tiles_times_panels(p, View{x, 0, 0, 0, 0, 0, 0}, slice, from * tiles, to * tiles, panel0, panel1);
+  }
   if (p.bands) {
     const int64_t most = conv_f32_band(c, p.transposed).out_rows, tiles = p.remainders * p.tiles;
     while (from < to) {
-      const int64_t n = from / c.out_h, h0 = from % c.out_h;
+      const int64_t h0 = from % c.out_h;
       int64_t lines = to - from < most ? to - from : most;
       if (h0 + lines > c.out_h) lines = c.out_h - h0;
-      const View v = copy_band(p, n, h0, h0 + lines, reinterpret_cast<float *>(scratch));
-      tiles_times_panels(p, v, from * tiles, (from + lines) * tiles, panel0, panel1);
+      const float *start = image < 0 ? x + from / c.out_h * c.x_strides[0] : x;
+      const View v = copy_band(p, start, h0, h0 + lines, reinterpret_cast<float *>(scratch));
+      tiles_times_panels(p, v, slice, from * tiles, (from + lines) * tiles, panel0, panel1);
       from += lines;
     }
     return;
   }
-  const View v{c.x, c.x_strides[1], c.x_strides[2], 0, c.in_h, 0, c.in_w};
+  const View v{x, c.x_strides[1], c.x_strides[2], 0, c.in_h, 0, c.in_w};
   // As many tiles at a time as let their part of x stay in L2 while the panels pass.
   const int64_t tile_bytes = (p.transposed ? kTileRows : kTileRows * c.stride_w * c.stride_h) * p.in_channels * 4 + 1;
   int64_t fit = kNearCacheBytes / tile_bytes - (c.kernel_h - 1) * c.dilation_h * p.tiles;
   if (fit < 16) fit = 16;
   const int64_t parts = divide_up(to - from, fit);
-  for (int64_t i = 0; i < parts; i++) tiles_times_panels(p, v, from + (to - from) * i / parts, from + (to - from) * (i + 1) / parts, panel0, panel1);
+  for (int64_t i = 0; i < parts; i++) tiles_times_panels(p, v, slice, from + (to - from) * i / parts, from + (to - from) * (i + 1) / parts, panel0, panel1);
+}
+
+void region(const Plan &p, int64_t from, int64_t to, int64_t panel0, int64_t panel1, char *scratch) {
+  const ConvF32 &c = p.conv;
+  if (!p.deep) return region_of_slice(p, {0, true, true, true}, c.x, -1, from, to, panel0, panel1, scratch);
+  const int64_t each = p.bands ? c.out_h : c.out_h * p.remainders * p.tiles;
+  while (from < to) {
+    const int64_t image = from / each, n = image / c.out_d, d = image % c.out_d;
+    const int64_t end = (image + 1) * each < to ? (image + 1) * each : to;
+    Slice slice{0, true, true, false};
+    const float *x = c.x;
+    bool any = false;
+    for (int64_t kd = 0; kd < c.kernel_d; kd++) { // one behind, to know the last
+      const int64_t z = slice_met(p, d, kd);
+      if (z < 0) continue;
+      if (any) {
+        slice.last = false;
+        region_of_slice(p, slice, x, image, from, end, panel0, panel1, scratch);
+      }
+      slice = {kd, !any, true, true};
+      x = c.x + n * c.x_strides[0] + z * c.x_stride_d;
+      any = true;
+    }
+    region_of_slice(p, slice, x, image, from, end, panel0, panel1, scratch);
+    from = end;
+  }
 }
 
 struct ConvTask {
@@ -464,20 +520,20 @@ void conv_task(void *arg, int64_t begin, int64_t end, int32_t worker) {
 }
 
 void run_plan(sealift_frame *frame, const ConvF32 &c, bool transposed) {
-  if (c.batch <= 0 || c.out_h <= 0 || c.out_w <= 0 || c.out_c <= 0) return;
+  if (c.batch <= 0 || c.out_d <= 0 || c.out_h <= 0 || c.out_w <= 0 || c.out_c <= 0) return;
   ConvTask task;
   make_plan(task.plan, c, transposed);
   const Plan &p = task.plan;
   task.scratch = frame->scratch;
   task.scratch_stride_bytes = frame->scratch_stride_bytes;
-  const int64_t lines = c.batch * c.out_h, panels = p.panels * c.groups;
-  const int64_t work = lines * c.out_w * c.out_c * p.depth / (transposed ? c.stride_h * c.stride_w : 1);
+  const int64_t lines = c.batch * c.out_d * c.out_h, panels = p.panels * c.groups;
+  const int64_t work = lines * c.out_w * c.out_c * p.depth * c.kernel_d / (transposed ? c.stride_d * c.stride_h * c.stride_w : 1);
   const int64_t workers = work < kForkWork ? 1 : frame->num_workers;
   task.rows = p.bands ? lines : lines * p.remainders * p.tiles;
   task.row_chunks = 1;
   task.panel_chunks = panels;
   if (workers > 1) {
-    const bool heavy = p.depth * c.out_c > c.batch * c.in_h * c.in_w * c.in_c; // each worker better reads a part of the weights and all of x
+    const bool heavy = p.depth * c.kernel_d * c.out_c > c.batch * c.in_d * c.in_h * c.in_w * c.in_c; // each worker better reads a part of the weights and all of x
     const bool even = panels % workers == 0 || panels >= 4 * workers;
     if (!(heavy && even)) {
       if (task.rows >= 4 * workers || panels == 1) {
@@ -497,7 +553,14 @@ void run_plan(sealift_frame *frame, const ConvF32 &c, bool transposed) {
 SEALIFT_INLINE bool is_matrix(const int64_t *strides, int64_t height, int64_t width) { return strides[3] == 1 && (height == 1 || strides[1] == width * strides[2]); }
 
 // A 1x1 convolution as a product of matrices, where the strides allow it.
-bool run_as_gemm(sealift_frame *frame, const ConvF32 &c) {
+bool run_as_gemm(sealift_frame *frame, ConvF32 c) {
+  if (c.in_d != 1 || c.out_d != 1 || c.kernel_d != 1) { // slices that follow each other are more lines of one
+    if (c.kernel_d != 1 || c.stride_d != 1 || c.pad_d != 0 || c.out_d != c.in_d) return false;
+    if (c.x_stride_d != c.in_h * c.x_strides[1] || c.out_stride_d != c.out_h * c.out_strides[1]) return false;
+    if (c.residual && c.residual_stride_d != c.out_h * c.residual_strides[1]) return false;
+    c.in_h *= c.in_d, c.out_h *= c.out_d;
+    c.in_d = c.out_d = 1;
+  }
   if (c.kernel_h != 1 || c.kernel_w != 1 || c.stride_h != 1 || c.stride_w != 1 || c.pad_h != 0 || c.pad_w != 0 || c.groups != 1) return false;
   if (c.out_h != c.in_h || c.out_w != c.in_w) return false;
   if (!is_matrix(c.x_strides, c.in_h, c.in_w) || !is_matrix(c.out_strides, c.out_h, c.out_w)) return false;

@@ -4,6 +4,7 @@
 
 #include "../gemm/activations.h"
 #include "../gemm/lanes.h"
+#include "../gemm/tile.h"
 #include "conv.h"
 
 namespace SEALIFT_NS {
@@ -24,6 +25,9 @@ void activate_any(int32_t activation, float *values, int64_t count) {
   case kActivationSilu: return activate_channels<kActivationSilu>(values, count);
   case kActivationSigmoid: return activate_channels<kActivationSigmoid>(values, count);
   case kActivationTanh: return activate_channels<kActivationTanh>(values, count);
+  case kActivationRelu6: return activate_channels<kActivationRelu6>(values, count);
+  case kActivationHardSwish: return activate_channels<kActivationHardSwish>(values, count);
+  case kActivationHardSigmoid: return activate_channels<kActivationHardSigmoid>(values, count);
   default: return;
   }
 }
@@ -45,7 +49,7 @@ void finish_channels(const ConvF32 &c, float *values, int64_t count, const float
 
 // Whether a tile can finish its sums in registers.
 SEALIFT_INLINE bool finishes_in_registers(const ConvF32 &c) {
-  return (c.activation == kActivationNone || c.activation == kActivationRelu) &&
+  return is_cheap(c.activation) &&
          (c.post_activation == kActivationNone || (c.post_activation == kActivationRelu && c.residual));
 }
 

@@ -143,6 +143,7 @@ void conv_tile_kernel(ConvTile &t) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; v++) sum[0][i][v] = sum[0][i][v] < zero ? zero : sum[0][i][v];
     }
+    if (t.flags & kClamping) clamp_tile(t.flags, sum[0]);
     if (t.flags & kAddResidual) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++)

@@ -9,6 +9,12 @@ namespace SEALIFT_NS {
 namespace {
 
 SEALIFT_INLINE Lanes relu(Lanes x) { return x < Lanes{} ? Lanes{} : x; } // a comparison with NaN is false: NaN stays
+SEALIFT_INLINE Lanes relu6(Lanes x) {
+  const Lanes six = broadcast(6.0f), low = relu(x);
+  return low > six ? six : low;
+}
+SEALIFT_INLINE Lanes hard_sigmoid(Lanes x) { return relu6(x + broadcast(3.0f)) * broadcast(1.0f / 6.0f); }
+SEALIFT_INLINE Lanes hard_swish(Lanes x) { return x * relu6(x + broadcast(3.0f)) * broadcast(1.0f / 6.0f); }
 
 template <int kActivation>
 SEALIFT_INLINE Lanes activate(Lanes x) {
@@ -18,6 +24,9 @@ SEALIFT_INLINE Lanes activate(Lanes x) {
   else if constexpr (kActivation == kActivationSilu) return to_lanes(silu(to_vec(x)));
   else if constexpr (kActivation == kActivationSigmoid) return to_lanes(sigmoid(to_vec(x)));
   else if constexpr (kActivation == kActivationTanh) return to_lanes(tanh(to_vec(x)));
+  else if constexpr (kActivation == kActivationRelu6) return relu6(x);
+  else if constexpr (kActivation == kActivationHardSwish) return hard_swish(x);
+  else if constexpr (kActivation == kActivationHardSigmoid) return hard_sigmoid(x);
   else return x;
 }
 

@@ -22,8 +22,12 @@ enum GemmActivation : int32_t {
   kActivationGeluTanh = 3,
   kActivationSilu = 4,
   kActivationSigmoid = 5,
-  kActivationTanh = 6
+  kActivationTanh = 6,
+  kActivationRelu6 = 7,
+  kActivationHardSwish = 8,
+  kActivationHardSigmoid = 9
 };
+constexpr int32_t kActivations = 10;
 
 enum GemmLayout : int32_t {
   kBPanel32 = 0,   // SEALIFT_PANEL32: ceil(n / 32) panels of [k][32], zero padded; ldb unused

@@ -135,6 +135,9 @@ void activate_any(int32_t activation, const float *from, int64_t ldf, float *to,
   case kActivationSilu: return activate_rows<kActivationSilu>(from, ldf, to, ldt, rows, columns, bias);
   case kActivationSigmoid: return activate_rows<kActivationSigmoid>(from, ldf, to, ldt, rows, columns, bias);
   case kActivationTanh: return activate_rows<kActivationTanh>(from, ldf, to, ldt, rows, columns, bias);
+  case kActivationRelu6: return activate_rows<kActivationRelu6>(from, ldf, to, ldt, rows, columns, bias);
+  case kActivationHardSwish: return activate_rows<kActivationHardSwish>(from, ldf, to, ldt, rows, columns, bias);
+  case kActivationHardSigmoid: return activate_rows<kActivationHardSigmoid>(from, ldf, to, ldt, rows, columns, bias);
   default: return activate_rows<kActivationNone>(from, ldf, to, ldt, rows, columns, bias);
   }
 }
@@ -286,13 +289,13 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
   const int64_t rows = s.r1 - s.r0, tiles = divide_up(rows, kTileRows);
   const int64_t columns = g.n - s.p * kPanel < kPanel ? g.n - s.p * kPanel : kPanel;
   const int64_t strips = divide_up(columns, kTileColumns);
-  const bool simple = g.activation == kActivationNone || g.activation == kActivationRelu;
+  const bool simple = is_cheap(g.activation);
   const bool simple_post = g.post_activation == kActivationNone || (g.post_activation == kActivationRelu && o.residual);
   const bool in_registers = simple && simple_post;
   int32_t flags = s.first ? 0 : kFromC;
   if (s.last && in_registers) {
     if (g.bias) flags |= kAddBias;
-    if (g.activation == kActivationRelu) flags |= kRelu;
+    flags |= activation_flag(g.activation);
     if (o.residual) flags |= kAddResidual;
     if (g.post_activation == kActivationRelu) flags |= kPostRelu;
   }
@@ -336,7 +339,7 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
         if (!s.first)
           for (int64_t r = 0; r < count; r++) copy_columns(own + r * kTileColumns, c + r * g.ldc, left);
         t.c = own, t.ldc = kTileColumns, t.bias = own_bias;
-        t.flags = (flags & kFromC) | (s.last ? kAddBias : 0) | (s.last && g.activation == kActivationRelu ? kRelu : 0);
+        t.flags = (flags & kFromC) | (s.last ? kAddBias : 0) | (s.last ? activation_flag(g.activation) : 0);
         kernel(t);
         if (s.last) {
           if (!simple) activate_any(g.activation, own, kTileColumns, own, kTileColumns, count, vectors * kWidth, nullptr);

@@ -17,6 +17,9 @@ static inline double activate(int32_t activation, double x) {
   case kActivationSilu: return x / (1.0 + exp(-x));
   case kActivationSigmoid: return 1.0 / (1.0 + exp(-x));
   case kActivationTanh: return tanh(x);
+  case kActivationRelu6: return x < 0 ? 0.0 : x > 6 ? 6.0 : x;
+  case kActivationHardSwish: return x * activate(kActivationRelu6, x + 3) / 6;
+  case kActivationHardSigmoid: return activate(kActivationRelu6, x + 3) / 6;
   default: return x;
   }
 }

@@ -14,7 +14,34 @@ constexpr int kTileColumns = kTileVectors * kWidth;
 constexpr int kTileRows = kWidth == 16 ? 14 : kWidth == 8 ? 6 : 4; // accumulators + 2 of B + 1 of A fill 32, 16, 16 registers
 constexpr int kPrefetchEvery = kWidth == 16 ? 1 : 2; // k-steps between two prefetches
 
-enum TileFlags : int32_t { kFromC = 1, kAddBias = 2, kRelu = 4, kAddResidual = 8, kPostRelu = 16 };
+enum TileFlags : int32_t { kFromC = 1, kAddBias = 2, kRelu = 4, kAddResidual = 8, kPostRelu = 16, kRelu6 = 32, kHardSwish = 64, kHardSigmoid = 128 };
+constexpr int32_t kClamping = kRelu6 | kHardSwish | kHardSigmoid;
+
+// The activations that cost a few instructions are in every tile; the others take a pass of their own over what has just been stored.
+SEALIFT_INLINE int32_t activation_flag(int32_t activation) {
+  switch (activation) {
+  case kActivationRelu: return kRelu;
+  case kActivationRelu6: return kRelu6;
+  case kActivationHardSwish: return kHardSwish;
+  case kActivationHardSigmoid: return kHardSigmoid;
+  default: return 0;
+  }
+}
+SEALIFT_INLINE bool is_cheap(int32_t activation) { return activation == kActivationNone || activation_flag(activation) != 0; }
+
+// Sums in registers, one branch for all of them.
+template <int kRows, int kVectors>
+SEALIFT_INLINE void clamp_tile(int32_t flags, Lanes (&sum)[kRows][kVectors]) {
+  auto each = [&](auto apply) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; v++) sum[i][v] = apply(sum[i][v]);
+  };
+  if (flags & kRelu6) each([](Lanes x) __attribute__((always_inline)) { return relu6(x); });
+  else if (flags & kHardSwish) each([](Lanes x) __attribute__((always_inline)) { return hard_swish(x); });
+  else each([](Lanes x) __attribute__((always_inline)) { return hard_sigmoid(x); });
+}
 
 struct Tile {
   const float *a;
@@ -110,6 +137,7 @@ void tile_kernel(const Tile &t) {
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
   }
+  if (t.flags & kClamping) clamp_tile(t.flags, sum);
   if (t.flags & kAddResidual) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++)

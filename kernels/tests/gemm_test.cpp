@@ -137,11 +137,11 @@ int main() {
     for (int64_t n : sizes)
       for (int64_t k : {0, 1, 3, 4, 9, 31, 64}) {
         const int32_t layout = static_cast<int32_t>(random.below(3));
-        const int32_t activation = random.below(2) ? static_cast<int32_t>(random.below(7)) : 0;
+        const int32_t activation = random.below(2) ? static_cast<int32_t>(random.below(kActivations)) : 0;
         run_case({m, n, k, layout, activation, 0, random.below(2) == 0, random.below(3) == 0, random.below(4) == 0, 1, 1, random.below(3)}, random);
       }
   for (int32_t layout = 0; layout < 3; layout++)
-    for (int32_t activation = 0; activation < 7; activation++)
+    for (int32_t activation = 0; activation < kActivations; activation++)
       for (int32_t post = 0; post < 7; post++) {
         run_case({9, 45, 20, layout, activation, post, true, post % 2 == 1, true}, random);
         run_case({3, 45, 20, layout, activation, post, false, true, false}, random);
@@ -157,7 +157,7 @@ int main() {
       run_case({m, 64, 40, layout, kActivationTanh, 0, true, true, false, 3, 2, 5, true}, random);
       run_case({m, 64, 40, layout, kActivationNone, 0, true, true, false, 0, 2, 5, true}, random);
     }
-    for (int32_t activation = 0; activation < 7; activation++)
+    for (int32_t activation = 0; activation < kActivations; activation++)
       for (int64_t m : {2, 11}) run_case({m, 50, 21, layout, activation, activation == 1 ? 1 : 0, true, true, false, 1, 1, 0, false, true}, random);
   }
   run_threads(128, 96, 100);

@@ -12,10 +12,10 @@ namespace sealift::runtime {
 inline constexpr int64_t PANEL = 32;  // columns side by side; the same for every instruction set
 
 // A stored form is, block by block (a convolution's groups), panels of [k][width]. Its element (block, column, row) is the row-major constant's at
-//   (block * columns + column) * column_stride + (row / inner) * outer_stride + (row % inner) * inner_stride
+//   block * block_stride + column * column_stride + (row / inner) * outer_stride + (row % inner) * inner_stride
 struct PanelForm {
   int64_t blocks, columns, rows, width;
-  int64_t column_stride, inner, inner_stride, outer_stride;
+  int64_t block_stride, column_stride, inner, inner_stride, outer_stride;
 
   int64_t elements() const { return blocks * ((columns + width - 1) / width) * width * rows; }
 };
@@ -32,15 +32,21 @@ inline int64_t row_major_bytes(const sealift_constant_spec &constant) { return p
 inline bool panel_form(const sealift_constant_spec &constant, const sealift_weight_spec &weight, PanelForm *form) {
   const int64_t first = constant.rank > 0 ? constant.shape[0] : 1, rest = product_from(constant, 1);
   switch (weight.layout) {
-    case SEALIFT_PANEL32: *form = {1, first, rest, PANEL, rest, rest, 1, 0}; return true;
-    case SEALIFT_PANEL32_T: *form = {1, rest, first, PANEL, 1, first, rest, 0}; return true;
+    case SEALIFT_PANEL32: *form = {1, first, rest, PANEL, 0, rest, rest, 1, 0}; return true;
+    case SEALIFT_PANEL32_T: *form = {1, rest, first, PANEL, 0, 1, first, rest, 0}; return true;
     case SEALIFT_CONV_PANEL32: {
       if (constant.rank < 2 || weight.groups < 1 || first % weight.groups != 0) return false;
       const int64_t channels = constant.shape[1], taps = product_from(constant, 2);
-      *form = {weight.groups, first / weight.groups, rest, PANEL, rest, channels, taps, 1};
+      *form = {weight.groups, first / weight.groups, rest, PANEL, first / weight.groups * rest, rest, channels, taps, 1};
       return true;
     }
-    case SEALIFT_CONV_DEPTHWISE: *form = {1, first, rest, first > 0 ? first : 1, rest, rest, 1, 0}; return constant.rank >= 3 && constant.shape[1] == 1;
+    case SEALIFT_CONV_TRANSPOSE_PANEL32: {
+      if (constant.rank < 3 || weight.groups < 1 || first % weight.groups != 0) return false;
+      const int64_t channels = first / weight.groups, taps = product_from(constant, 2);
+      *form = {weight.groups, constant.shape[1], channels * taps, PANEL, channels * rest, taps, channels, rest, 1};
+      return true;
+    }
+    case SEALIFT_CONV_DEPTHWISE: *form = {1, first, rest, first > 0 ? first : 1, 0, rest, rest, 1, 0}; return constant.rank >= 3 && constant.shape[1] == 1;
     default: return false;
   }
 }
@@ -64,7 +70,7 @@ void copy_panels(Element *panels, Element *plain, const PanelForm &form) {
       for (int64_t row = 0; row < form.rows; ++row) {
         const int64_t offset = (row / form.inner) * form.outer_stride + (row % form.inner) * form.inner_stride;
         for (int64_t j = 0; j < used; ++j) {
-          Element &stored = panel[row * form.width + j], &value = plain[(block * form.columns + first + j) * form.column_stride + offset];
+          Element &stored = panel[row * form.width + j], &value = plain[block * form.block_stride + (first + j) * form.column_stride + offset];
           if (TO_PANELS) {
             stored = value;
           } else {

@@ -74,8 +74,9 @@ def _forward(b: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, tap
     n = len(taps.sizes)
     if input.rank == n + 1:  # without a batch
         return squeezed(_forward(b, unsqueezed(input, 0), weight, bias, taps, groups), [0])
-    if n in (1, 2) and input.dtype is DType.F32 and weight.buffer is not None and weight.buffer.kind == "weight":
-        return _family(b, input, weight, bias, taps, groups)
+    shape = (input.shape[0], weight.shape[0], *taps.windows(input.shape[2:]))
+    if _is_for_the_family(input, weight):
+        return _family(b, input, weight, bias, taps, groups, shape)
     outputs_a_group, inputs_a_group = weight.shape[0] // groups, weight.shape[1]
     compute = input.dtype.compute
 
@@ -85,7 +86,6 @@ def _forward(b: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, tap
         value = read_inside(input, [batch, group * inputs_a_group + inner, *taps.places(at, tap)], 0)
         return S(value).cast(compute) * S(weight.at((out, inner, *tap))).cast(compute)
 
-    shape = (input.shape[0], weight.shape[0], *taps.windows(input.shape[2:]))
     return _with_bias(b, b.reduce(Combine.SUM, shape, weight.shape[1:], term), bias, input.dtype)
 
 
@@ -98,6 +98,9 @@ def _transposed(b: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, 
     space = input.shape[2:]
     out_space = [(s - 1) * st + (w + e - 2 * p) for s, st, w, e, p in zip(space, taps.stride, taps.span, extra, taps.padding)]
     outputs_a_group, inputs_a_group = weight.shape[1], weight.shape[0] // groups
+    shape = (input.shape[0], outputs_a_group * groups, *out_space)
+    if _is_for_the_family(input, weight):
+        return _family(b, input, weight, bias, taps, groups, shape, transposed=True, output_padding=extra)
     compute = input.dtype.compute
 
     def term(i: tuple[Dim, ...], r: tuple[Dim, ...]) -> S:
@@ -110,7 +113,6 @@ def _transposed(b: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, 
         # the product is guarded, not the factor: a NaN in the weight does not spread where no input meets it
         return S(guarded((S(input.at((batch, channel, *places))).cast(compute) * factor).e, hits, 0))
 
-    shape = (input.shape[0], outputs_a_group * groups, *out_space)
     return _with_bias(b, b.reduce(Combine.SUM, shape, (inputs_a_group, *weight.shape[2:]), term), bias, input.dtype)
 
 
@@ -121,14 +123,15 @@ def _with_bias(b: Builder, total: Tensor, bias: Tensor | None, dtype: DType) -> 
     return b.cast(total, dtype)
 
 
-def _family(b: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, taps: Taps, groups: int) -> Tensor:
-    """The conv family, whose images have two dimensions: a signal is an image of one line."""
-    if input.rank == 3:
-        line = Taps((1, *taps.sizes), (1, *taps.stride), (0, *taps.padding), (1, *taps.dilation))
-        return squeezed(_family(b, unsqueezed(input, 2), weight, bias, line, groups), [2])
-    shape = (input.shape[0], weight.shape[0], *taps.windows(input.shape[2:]))
+def _is_for_the_family(input: Tensor, weight: Tensor) -> bool:
+    return input.dtype is DType.F32 and weight.buffer is not None and weight.buffer.kind == "weight"
+
+
+def _family(b: Builder, input: Tensor, weight: Tensor, bias: Tensor | None, taps: Taps, groups: int, shape: Sequence[Dim], **attrs: object) -> Tensor:
+    """The conv family: signals, images and volumes."""
     operands = {"x": input, "w": weight} | ({"bias": bias} if bias is not None else {})
-    return b.call("conv", operands, [(shape, DType.F32)], stride=taps.stride, padding=taps.padding, dilation=taps.dilation, groups=groups)[0]
+    attrs |= {"stride": taps.stride, "padding": taps.padding, "dilation": taps.dilation, "groups": groups}
+    return b.call("conv", operands, [(shape, DType.F32)], **attrs)[0]
 
 
 def _padded_to_same(input: Tensor, taps: Taps) -> Tensor:

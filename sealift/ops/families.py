@@ -25,6 +25,10 @@ class Family:
     naive: Callable[[Mapping[str, Array], Mapping[str, Any]], tuple[Array, ...]]
 
 
+def _clamped(x: Array, top: int) -> Array:
+    return np.where(x < 0, np.zeros_like(x), np.where(x > top, np.full_like(x, top), x))
+
+
 def _activate(x: Array, name: str) -> Array:
     with np.errstate(all="ignore"):
         match name:
@@ -32,6 +36,12 @@ def _activate(x: Array, name: str) -> Array:
                 return x
             case "relu":
                 return np.where(x < 0, np.zeros_like(x), x)
+            case "relu6":
+                return _clamped(x, 6)
+            case "hardswish":
+                return np.asarray(x * _clamped(x + 3, 6) / 6)
+            case "hardsigmoid":
+                return np.asarray(_clamped(x + 3, 6) / 6)
             case "sigmoid":
                 return np.asarray(1 / (1 + np.exp(-x)))
             case "silu":
@@ -92,30 +102,49 @@ def _sort(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Arra
 
 
 def _conv(operands: Mapping[str, Array], attrs: Mapping[str, Any]) -> tuple[Array, ...]:
-    """out[n, o, h, w] = post(act(sum over c, i, j of x[n, c, h * stride + i * dilation - padding, ...] * w[o, c, i, j] + bias[o]) + residual);
-    positions outside x are 0; w [o, c / groups, i, j], or [o, c / groups, j]."""
-    x, w = operands["x"], operands["w"]
-    w = w.reshape(*w.shape[:2], *([1] * (4 - w.ndim)), *w.shape[2:])
-    (sh, sw), (ph, pw), (dh, dw), groups = attrs["stride"], attrs["padding"], attrs["dilation"], attrs["groups"]
-    out_h = (x.shape[2] + 2 * ph - dh * (w.shape[2] - 1) - 1) // sh + 1
-    out_w = (x.shape[3] + 2 * pw - dw * (w.shape[3] - 1) - 1) // sw + 1
-    padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
-    per_group = x.shape[1] // groups
+    """out[n, o, *at] = post(act(sum over c, *tap of x[n, c, *(at * stride + tap * dilation - padding)] * w[o, c, *tap] + bias[o]) + residual);
+    positions outside x are 0; w [o, c / groups, *taps]. `transposed`: w [c, o / groups, *taps], and position
+    *at of x adds to *(at * stride + tap * dilation - padding) of out. `channels_last`: out[n, *at, o] instead."""
+    x, w, groups = operands["x"], operands["w"], attrs["groups"]
+    n = x.ndim - 2
+    stride, padding, dilation = attrs["stride"], attrs["padding"], attrs["dilation"]
+    transposed, taps = attrs.get("transposed", False), w.shape[2:]
+    spans = [d * (k - 1) + 1 for d, k in zip(dilation, taps)]
+    if transposed:
+        full = [(s - 1) * st + span for s, st, span in zip(x.shape[2:], stride, spans)]
+        space = [f - 2 * p + e for f, p, e in zip(full, padding, attrs["output_padding"])]
+        channels = w.shape[1] * groups
+    else:
+        space = [(s + p + q - span) // st + 1 for s, p, q, span, st in zip(x.shape[2:], padding, attrs.get("padding_end", padding), spans, stride)]
+        channels = w.shape[0]
+        x = np.pad(x, ((0, 0), (0, 0), *zip(padding, attrs.get("padding_end", padding))))
+    ins, outs = x.shape[1] // groups, channels // groups
     with np.errstate(all="ignore"):
-        out = np.zeros((x.shape[0], w.shape[0], out_h, out_w), x.dtype)
-        for i in range(w.shape[2]):
-            for j in range(w.shape[3]):
-                taken = padded[:, :, i * dh : i * dh + (out_h - 1) * sh + 1 : sh, j * dw : j * dw + (out_w - 1) * sw + 1 : sw]
-                for g in range(groups):
-                    outs = slice(g * w.shape[0] // groups, (g + 1) * w.shape[0] // groups)
-                    ins = slice(g * per_group, (g + 1) * per_group)
-                    out[:, outs] += np.einsum("nchw,oc->nohw", taken[:, ins], w[outs, :, i, j])
+        if transposed:
+            spread = np.zeros((x.shape[0], channels, *(max(f, p + s) for f, p, s in zip(full, padding, space))), x.dtype)
+        out = np.zeros((x.shape[0], channels, *space), x.dtype)
+        for tap in np.ndindex(*taps):
+            for g in range(groups):
+                of, to = slice(g * ins, (g + 1) * ins), slice(g * outs, (g + 1) * outs)
+                if transposed:
+                    place = tuple(slice(k * d, k * d + (s - 1) * st + 1, st) for k, d, s, st in zip(tap, dilation, x.shape[2:], stride))
+                    reached, weights = (slice(None), to, *place), (of, slice(None), *tap)
+                    if all(x.shape[2:]):
+                        spread[reached] += np.einsum("nc...,co->no...", x[:, of], w[weights])
+                else:
+                    place = tuple(slice(k * d, k * d + (s - 1) * st + 1, st) for k, d, s, st in zip(tap, dilation, space, stride))
+                    reached, weights = (slice(None), of, *place), (to, slice(None), *tap)
+                    out[:, to] += np.einsum("nc...,oc->no...", x[reached], w[weights])
+        if transposed:
+            kept = (slice(None), slice(None), *(slice(p, p + s) for p, s in zip(padding, space)))
+            out = spread[kept]
         if "bias" in operands:
-            out = out + operands["bias"][:, None, None]
+            out = out + operands["bias"].reshape(-1, *[1] * n)
         out = _activate(out, attrs.get("activation", "none"))
         if "residual" in operands:
             out = out + operands["residual"]
-        return (_activate(out, attrs.get("post_activation", "none")).astype(x.dtype),)
+        out = _activate(out, attrs.get("post_activation", "none")).astype(x.dtype)
+        return (np.ascontiguousarray(np.moveaxis(out, 1, -1)) if attrs.get("channels_last") else out,)
 
 
 RECURRENT_GATES: Mapping[str, int] = MappingProxyType({"lstm": 4, "gru": 3, "tanh": 1, "relu": 1})  # matrices that make one cell

@@ -142,7 +142,11 @@ def relu(b: Builder, self: Tensor) -> Tensor:
 
 @op("aten.relu6.default", samples="nn.functional.relu6")
 def relu6(b: Builder, self: Tensor) -> Tensor:
-    return pointwise(b, lambda x: select(x < 0, 0, select(x > 6, 6, x)), self)
+    def limited(x: S) -> S:
+        low = select(x < 0, 0, x)  # as clamp and hardtanh have it: one form for the kernels' activation to be found by
+        return select(low > 6, 6, low)
+
+    return pointwise(b, limited, self)
 
 
 @op("aten.gelu.default", samples="nn.functional.gelu", rtol=2e-6, atol=1e-6)

@@ -15,7 +15,8 @@ from sealift.ir.dtype import DType
 from sealift.ir.graph.types import Arg, Constant, Graph, Node, TensorType, Value, values_in
 
 Array = NDArray[np.float32]
-_CONVOLUTIONS = {"aten.conv1d.default", "aten.conv1d.padding", "aten.conv2d.default", "aten.conv2d.padding", "aten.convolution.default"}
+_TRANSPOSED = {"aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input"}
+_CONVOLUTIONS = {f"aten.conv{n}d.{overload}" for n in (1, 2, 3) for overload in ("default", "padding")} | {"aten.convolution.default"} | _TRANSPOSED
 _NORMS = {"aten._native_batch_norm_legit_no_training.default": "input", "aten.batch_norm.default": "input"}
 
 
@@ -74,8 +75,6 @@ class _Folding:
         convolution = self.makers.get(source.name)
         if convolution is None or convolution.op.name not in _CONVOLUTIONS or self.readers[source.name] != 1:
             return None
-        if convolution.op.name == "aten.convolution.default" and convolution.arg("transposed"):
-            return None
         weight, bias = self.constant(convolution.arg("weight")), self.constant(convolution.arg("bias"))
         gamma, beta = self.constant(node.arg("weight")), self.constant(node.arg("bias"))
         mean, variance = self.constant(node.arg("running_mean")), self.constant(node.arg("running_var"))
@@ -89,7 +88,13 @@ class _Folding:
             scale = scale * gamma
         shift = ((0.0 if bias is None else bias.astype(np.float64)) - mean) * scale + (0.0 if beta is None else beta)
         name = convolution.arg("weight").name
-        new_weight = self.add(f"{name}_folded", "weight", name, weight * scale.reshape(-1, *[1] * (weight.ndim - 1)))
+        if convolution.op.name in _TRANSPOSED or (convolution.op.name == "aten.convolution.default" and convolution.arg("transposed")):
+            # [in, out / groups, *taps]: a group's rows have the scales of its outputs
+            by_group = scale.reshape(convolution.arg("groups"), 1, weight.shape[1], *[1] * (weight.ndim - 2))
+            scaled = (weight.reshape(convolution.arg("groups"), -1, *weight.shape[1:]) * by_group).reshape(weight.shape)
+        else:
+            scaled = weight * scale.reshape(-1, *[1] * (weight.ndim - 1))
+        new_weight = self.add(f"{name}_folded", "weight", name, scaled)
         new_bias = self.add(f"{name}_shift", "bias", name, shift)
         args: dict[str, Arg] = {**dict(convolution.args), "weight": new_weight, "bias": new_bias}
         ordered = tuple((p.name, args[p.name]) for p in convolution.op.params if p.name in args)

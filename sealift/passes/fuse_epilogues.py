@@ -30,6 +30,9 @@ _ACTIVATIONS = {
     "silu": ("aten.silu.default", {}),
     "sigmoid": ("aten.sigmoid.default", {}),
     "tanh": ("aten.tanh.default", {}),
+    "relu6": ("aten.relu6.default", {}),
+    "hardswish": ("aten.hardswish.default", {}),
+    "hardsigmoid": ("aten.hardsigmoid.default", {}),
 }
 
 

@@ -95,8 +95,9 @@ def _common_rows(stages: tuple[Stage, ...]) -> int:
     written = Counter(b.name for s in stages for b in outputs_of(s))
     read = {load.buffer.name for s in stages for load in stage_loads(s)}
     shared = {name for name, times in written.items() if name in read or times > 1}  # what one stage hands to another, or writes over
+    natural = {natural_rows(s) for s in stages}  # more than all of them would leave no lanes to anyone
     for rows in range(min(limits), 0, -1):
-        if all(_is_row_stage(s, rows, stages[0], shared) for s in stages):
+        if rows in natural and all(_is_row_stage(s, rows, stages[0], shared) for s in stages):
             return rows
     return 0
 

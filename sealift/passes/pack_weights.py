@@ -13,7 +13,8 @@ ALIGN_BYTES = 64
 
 def pack(array: NDArray[Any], layout: int, groups: int = 0) -> NDArray[Any]:
     """ROW_MAJOR 0: as it is. PANEL32 1: an [n, k] matrix as ceil(n / 32) panels of [k][32], columns past n zero. PANEL32_T 2: a [k, n] one.
-    CONV_PANEL32 3: [out, in / groups, *taps], each group the panels of its [out / groups, (*taps, in / groups)]. CONV_DEPTHWISE 4: [taps][out]."""
+    CONV_PANEL32 3: [out, in / groups, *taps], each group the panels of its [out / groups, (*taps, in / groups)]. CONV_DEPTHWISE 4: [taps][out].
+    CONV_TRANSPOSE_PANEL32 5: as 3, of [in, out / groups, *taps] with the groups along in."""
     if layout == 0:
         return np.ascontiguousarray(array)
     if layout == 4:
@@ -21,6 +22,9 @@ def pack(array: NDArray[Any], layout: int, groups: int = 0) -> NDArray[Any]:
     if layout == 3:
         taps_first = np.moveaxis(array, 1, -1).reshape(groups, array.shape[0] // groups, -1)
         return np.concatenate([_panels(group) for group in taps_first])
+    if layout == 5:
+        grouped = array.reshape(groups, array.shape[0] // groups, array.shape[1], -1).transpose(0, 2, 3, 1)
+        return np.concatenate([_panels(group.reshape(array.shape[1], -1)) for group in grouped])
     return _panels(array if layout == 1 else array.T)
 
 

@@ -47,7 +47,7 @@ def fused(nodes: str, outputs: str = "%y") -> Call:
 
 
 def test_every_activation_has_a_template() -> None:
-    assert list(TEMPLATES) == ["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
+    assert list(TEMPLATES) == ["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "relu6", "hardswish", "hardsigmoid"]
 
 
 ACTIVATIONS = {
@@ -57,6 +57,9 @@ ACTIVATIONS = {
     "silu": "aten.silu.default({0})",
     "sigmoid": "aten.sigmoid.default({0})",
     "tanh": "aten.tanh.default({0})",
+    "relu6": "aten.relu6.default({0})",
+    "hardswish": "aten.hardswish.default({0})",
+    "hardsigmoid": "aten.hardsigmoid.default({0})",
 }
 
 

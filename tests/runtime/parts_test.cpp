@@ -109,8 +109,35 @@ TEST(convolution_weights_go_there_and_back) {
     const std::int64_t out = c.out_c - 1, channel = c.in_c_per_group - 1, tap = 4, per_group = c.out_c / c.groups, column = out % per_group;
     const std::int64_t panels_per_group = (per_group + 31) / 32, row = tap * c.in_c_per_group + channel;
     const std::int64_t at = c.layout == SEALIFT_CONV_DEPTHWISE ? tap * c.out_c + out
-                                                                : (((out / per_group) * panels_per_group + column / 32) * rows + row) * 32 + column % 32;
+                                                               : (((out / per_group) * panels_per_group + column / 32) * rows + row) * 32 + column % 32;
     CHECK(stored[static_cast<std::size_t>(at)] == plain[static_cast<std::size_t>((out * c.in_c_per_group + channel) * taps + tap)]);
+  }
+}
+
+TEST(transposed_convolution_weights_go_there_and_back) {
+  struct Case {
+    std::int64_t in_c, out_c_per_group;
+    std::int32_t groups;
+  };
+  for (const Case c : {Case{5, 40, 1}, Case{6, 33, 2}, Case{4, 1, 4}}) {
+    const std::int64_t shape[] = {c.in_c, c.out_c_per_group, 3, 2}, taps = 6, in_each = c.in_c / c.groups, rows = taps * in_each;
+    const sealift_constant_spec constant{"w", "w", SEALIFT_FLOAT32, 4, shape, 0};
+    const sealift_weight_spec weight{0, SEALIFT_CONV_TRANSPOSE_PANEL32, 0, 0, c.groups};
+    const std::int64_t panels = (c.out_c_per_group + 31) / 32;
+    std::vector<float> plain(static_cast<std::size_t>(c.in_c * c.out_c_per_group * taps)), back(plain.size());
+    CHECK_EQUAL(stored_bytes(constant, weight), c.groups * panels * rows * 32 * 4);
+    std::vector<float> stored(static_cast<std::size_t>(stored_bytes(constant, weight)) / 4);
+    std::iota(plain.begin(), plain.end(), 1.0f);
+    pack(constant, weight, plain.data(), stored.data());
+    unpack(constant, weight, stored.data(), back.data());
+    CHECK(back == plain);
+    for (std::int64_t in = 0; in < c.in_c; ++in) {
+      for (std::int64_t column = 0; column < c.out_c_per_group; ++column) {
+        const std::int64_t tap = (in + column) % taps, row = tap * in_each + in % in_each;
+        const std::int64_t at = ((in / in_each * panels + column / 32) * rows + row) * 32 + column % 32;
+        CHECK(stored[static_cast<std::size_t>(at)] == plain[static_cast<std::size_t>((in * c.out_c_per_group + column) * taps + tap)]);
+      }
+    }
   }
 }
 

@@ -14,13 +14,14 @@ from sealift.ir.loop.expr import Buffer
 from sealift.ir.loop.operands import Strided, accepts, collapsed_stride, strided
 from sealift.ir.loop.types import Call, Loops, Operand
 
-ROW_MAJOR, PANEL32, PANEL32_T, CONV_PANEL32, CONV_DEPTHWISE = 0, 1, 2, 3, 4  # contracts/sealift_model.h: sealift_layout
+ROW_MAJOR, PANEL32, PANEL32_T, CONV_PANEL32, CONV_DEPTHWISE, CONV_TRANSPOSE_PANEL32 = 0, 1, 2, 3, 4, 5  # contracts/sealift_model.h: sealift_layout
 
 FAMILY_HEADERS = {name: f"kernels/{name}/{name}.h" for name in ("attention", "bags", "conv", "gemm", "recurrent", "sort")}
 
 _ACTIVATIONS = {
     "relu": "kActivationRelu", "gelu": "kActivationGeluErf", "gelu_tanh": "kActivationGeluTanh", "silu": "kActivationSilu",
-    "sigmoid": "kActivationSigmoid", "tanh": "kActivationTanh",
+    "sigmoid": "kActivationSigmoid", "tanh": "kActivationTanh", "relu6": "kActivationRelu6", "hardswish": "kActivationHardSwish",
+    "hardsigmoid": "kActivationHardSigmoid",
 }  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def emit_call(call: Call, context: CallContext, lines: Lines, epilogue: str = ""
         case "attention":
             return _emit_attention(call, context, lines)
         case "conv":
-            return _emit_conv(call, context, lines)
+            return _emit_conv(call, context, lines, epilogue)
         case "sort":
             return _emit_sort(call, context, lines)
         case "bags":
@@ -236,36 +237,67 @@ def _strides(target: str, view: Strided, text: Callable[[Dim], str], lines: Line
     lines.add(f"set_strides({target}, {values});")
 
 
-def _emit_conv(call: Call, context: CallContext, lines: Lines) -> str:
+@dataclass(frozen=True)
+class _Extent:
+    """One dimension of a convolution's images: sizes, window, and the strides of its operands by role."""
+
+    size: Dim
+    out_size: Dim
+    taps: Dim
+    stride: int
+    padding: int
+    dilation: int
+    strides: Mapping[str, Dim]
+
+    @property
+    def is_unit(self) -> bool:
+        return self.size == self.out_size == self.taps == ONE and self.padding == 0
+
+
+def _emit_conv(call: Call, context: CallContext, lines: Lines, epilogue: str) -> str:
     """The struct is filled in twice: here with its pointers, and as far as sizes go for the scratch that it needs."""
     x, out = _required(call, "x"), _output_view(call.outs[0])
+    if call.attr("channels_last", False):
+        out = Strided(out.offset, *((d[0], d[-1], *d[1:-1]) for d in (out.shape, out.strides)))
     w = call.operand("w")
     assert w is not None
-    groups = int(call.attr("groups"))
-    taps = (*((dim(1),) * (4 - len(w.shape))), *w.shape[2:])
-    is_depthwise = w.shape[1] == ONE and x.shape[1] == dim(groups) and groups > 1
-    layout, kind = (CONV_DEPTHWISE, "kConvDepthwise") if is_depthwise else (CONV_PANEL32, "kConvPanel32")
+    groups, transposed = int(call.attr("groups")), bool(call.attr("transposed", False))
     view = strided(w)
     if w.load.buffer.kind != "weight" or view is None or view.offset.terms or view.shape != w.load.buffer.shape or w.load.buffer.order is not None:
         raise InternalError(f"conv: the weights {w.load.buffer} are no whole constant")
+    views = {"x": x, "out": out} | ({"residual": _required(call, "residual")} if call.operand("residual") is not None else {})
 
     def text(d: Dim) -> str:
         return size_text(d, context.names)
 
-    def channels_last(view: Strided) -> str:
-        return ", ".join(text(view.strides[d]) for d in (0, 2, 3, 1))
-
-    (sh, sw), (ph, pw), (dh, dw) = call.attr("stride"), call.attr("padding"), call.attr("dilation")
-    n, c, h, wide = x.shape
-    sizes = [
-        f"set_strides(conv.x_strides, {channels_last(x)});",
-        f"conv.w_layout = {kind}, conv.groups = {groups};",
-        f"conv.batch = {text(n)}, conv.in_c = {text(c)}, conv.in_h = {text(h)}, conv.in_w = {text(wide)};",
-        f"conv.out_c = {text(out.shape[1])}, conv.out_h = {text(out.shape[2])}, conv.out_w = {text(out.shape[3])};",
-        f"conv.kernel_h = {text(taps[0])}, conv.kernel_w = {text(taps[1])}, conv.stride_h = {sh}, conv.stride_w = {sw};",
-        f"conv.pad_h = {ph}, conv.pad_w = {pw}, conv.dilation_h = {dh}, conv.dilation_w = {dw};",
+    extents = [
+        _Extent(x.shape[d], out.shape[d], w.shape[d], stride, padding, dilation, {role: v.strides[d] for role, v in views.items()})
+        for d, (stride, padding, dilation) in enumerate(zip(call.attr("stride"), call.attr("padding"), call.attr("dilation")), start=2)
     ]
-    lines.add("ConvF32 conv;")
+    if len(extents) == 2 and extents[1].is_unit:
+        extents = extents[:1]  # a column is a signal: the kernel's tiles lie along the last dimension
+    nothing = _Extent(ONE, ONE, ONE, 1, 0, 1, dict.fromkeys(views, ZERO))
+    depth, height, width = [nothing] * (3 - len(extents)) + extents
+    is_deep = len(extents) == 3
+    is_depthwise = w.shape[1] == ONE and x.shape[1] == dim(groups) and groups > 1 and not transposed and not is_deep
+    layout = CONV_DEPTHWISE if is_depthwise else CONV_TRANSPOSE_PANEL32 if transposed else CONV_PANEL32
+
+    def set_image(role: str) -> str:
+        batch, channel = views[role].strides[:2]
+        channels_last = ", ".join(text(d) for d in (batch, height.strides[role], width.strides[role], channel))
+        return f"set_strides(conv.{role}_strides, {channels_last});" + (f" conv.{role}_stride_d = {text(depth.strides[role])};" if is_deep else "")
+
+    sizes = [
+        set_image("x"),
+        f"conv.w_layout = {'kConvDepthwise' if is_depthwise else 'kConvPanel32'}, conv.groups = {groups};",
+        f"conv.batch = {text(x.shape[0])}, conv.in_c = {text(x.shape[1])}, conv.out_c = {text(out.shape[1])};",
+    ]
+    for letter, e in (("d", depth), ("h", height), ("w", width)):
+        if letter != "d" or is_deep:
+            sizes.append(f"conv.in_{letter} = {text(e.size)}, conv.out_{letter} = {text(e.out_size)}, conv.kernel_{letter} = {text(e.taps)};")
+            sizes.append(f"conv.stride_{letter} = {e.stride}, conv.pad_{letter} = {e.padding}, conv.dilation_{letter} = {e.dilation};")
+    kind, function = ("ConvTransposeF32", "conv_transpose_f32") if transposed else ("ConvF32", "conv_f32")
+    lines.add(f"{kind} conv;")
     for line in sizes:
         lines.add(line)
 
@@ -278,17 +310,18 @@ def _emit_conv(call: Call, context: CallContext, lines: Lines) -> str:
     lines.add(f"conv.w = {context.pointer(w.load.buffer, layout)};")
     if call.operand("bias") is not None:
         lines.add(f"conv.bias = {address('bias', _required(call, 'bias'))};")
-    if call.operand("residual") is not None:
-        residual = _required(call, "residual")
-        lines.add(f"conv.residual = {address('residual', residual)};")
-        lines.add(f"set_strides(conv.residual_strides, {channels_last(residual)});")
+    if "residual" in views:
+        lines.add(f"conv.residual = {address('residual', views['residual'])};")
+        lines.add(set_image("residual"))
     for attr in ("activation", "post_activation"):
         if (name := call.attr(attr, "none")) != "none":
             lines.add(f"conv.{attr} = {_ACTIVATIONS[name]};")
     lines.add(f"conv.out = {context.pointer(call.outs[0], ROW_MAJOR)};")
-    lines.add(f"set_strides(conv.out_strides, {channels_last(out)});")
-    lines.add("conv_f32(frame, conv);")
-    return f"[&] {{ ConvF32 conv; {' '.join(sizes)} return conv_f32_scratch_bytes(conv); }}()"
+    lines.add(set_image("out"))
+    if epilogue:
+        lines.add(f"conv.epilogue = {epilogue}, conv.epilogue_ctx = &task;")
+    lines.add(f"{function}(frame, conv);")
+    return f"[&] {{ {kind} conv; {' '.join(sizes)} return {function}_scratch_bytes(conv); }}()"
 
 
 def _emit_sort(call: Call, context: CallContext, lines: Lines) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from sealift.backends.cpp.family_calls import CONV_DEPTHWISE, CONV_PANEL32, ROW_MAJOR, CallContext, emit_call
+from sealift.backends.cpp.family_calls import CONV_DEPTHWISE, CONV_PANEL32, CONV_TRANSPOSE_PANEL32, ROW_MAJOR, CallContext, emit_call
 from sealift.backends.cpp.spelling import LANE, STORAGE, identifier, size_text, unique_identifiers
 from sealift.backends.cpp.stage import Lines, StageContext, emit_split_map, emit_stage
 from sealift.ir.dim import ONE, Dim, Sym
@@ -137,7 +137,7 @@ class _KernelEmitter:
         def pointer(b: Buffer, layout: int) -> str:
             kind = STORAGE[b.dtype] if layout == ROW_MAJOR else "float"
             writable = b in outputs_of(call)
-            groups = int(call.attr("groups", 0)) if layout in (CONV_PANEL32, CONV_DEPTHWISE) else 0
+            groups = int(call.attr("groups", 0)) if layout in (CONV_PANEL32, CONV_DEPTHWISE, CONV_TRANSPOSE_PANEL32) else 0
             return f"static_cast<{'' if writable else 'const '}{kind} *>({self._void(b, layout, writable, groups)})"
 
         epilogue = ""
