@@ -37,6 +37,7 @@ def whisper(frames: int = 3000, batches: tuple[int, ...] = (2, 1, 3), **config: 
 
     torch.manual_seed(0)
     small = dict(d_model=384, encoder_layers=4, encoder_attention_heads=6, encoder_ffn_dim=1536, decoder_layers=1) | config
+    small["decoder_attention_heads"] = small["encoder_attention_heads"]
     encoder = WhisperModel(WhisperConfig(max_source_positions=frames // 2, **small)).encoder
     module = scale_by_fan_in(First(encoder), gain=1.0).eval()
     return module, [(randn(b, 80, frames, seed=b),) for b in batches], ({0: BATCH},)
@@ -76,6 +77,34 @@ def silero_vad() -> Parts:
     module.load_state_dict(load_file(file_of("silero_vad", "data/silero_vad_16k.safetensors")))
     arguments = [(0.1 * randn(b, 576, seed=b), 0.1 * randn(2, b, 128, seed=b + 9)) for b in (2, 1, 5)]
     return module.eval(), arguments, ({0: BATCH}, {1: BATCH})
+
+
+def silero_script() -> torch.jit.ScriptModule:
+    script = torch.jit.load(str(file_of("silero_vad", "data/silero_vad.jit")))
+    script.reset_states()
+    return script
+
+
+def silero_vad_of(script: torch.jit.ScriptModule) -> SileroVad:
+    """With the weights of the wheel's TorchScript file, which are another training's than the safetensors' (6.2.3)."""
+    theirs = {name.removeprefix("_model."): p.detach() for name, p in script.named_parameters()}
+    weights = dict(load_stft())
+    for k in range(4):
+        for part in ("weight", "bias"):
+            weights[f"conv{k + 1}.{part}"] = theirs[f"encoder.{k}.reparam_conv.{part}"]
+    weights |= {f"lstm_cell.{part}": theirs[f"decoder.rnn.{part}"] for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    weights |= {f"final_conv.{part}": theirs[f"decoder.decoder.2.{part}"] for part in ("weight", "bias")}
+    module = SileroVad()
+    module.load_state_dict(weights)
+    return module.eval()
+
+
+def load_stft() -> dict[str, torch.Tensor]:
+    """The Fourier basis, the same in both files."""
+    from safetensors.torch import load_file
+
+    name = "stft_conv.weight"
+    return {name: load_file(file_of("silero_vad", "data/silero_vad_16k.safetensors"))[name]}
 
 
 # ---- CREPE -----------------------------------------------------------------------------------------------------------------------

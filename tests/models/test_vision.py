@@ -35,7 +35,7 @@ def test_outputs_are_as_close_to_float64_as_eager_is(case: ModelCase, tmp_path: 
         for y, e, y64 in zip(got, eager, exact):
             assert y.shape == e.shape and y.dtype == e.dtype
             assert error_ratio(y.numpy(), e.numpy(), y64) <= 1, [tuple(t.shape) for t in given]
-            assert np.std(y64) > 1e-4, "the signal died: the error proves nothing"
+            assert np.abs(y64).max() > 1e-4, "the signal died: the error proves nothing"
         for y, other in zip(got, outputs_of(alone(*given))):
             assert torch.equal(y, other), "the number of threads changed a bit"
 
@@ -43,10 +43,10 @@ def test_outputs_are_as_close_to_float64_as_eager_is(case: ModelCase, tmp_path: 
 @pytest.mark.skipif(bool(audio.SMALL[1].missing()), reason="needs silero_vad")
 def test_silero_vad_follows_its_own_torchscript_file(tmp_path: Path) -> None:
     """Ten chunks, the state going from call to call."""
-    module, arguments, dynamic_shapes = audio.silero_vad()
-    model = sealift.load(sealift.compile(torch.export.export(module, arguments[0], dynamic_shapes=dynamic_shapes), tmp_path / "vad.pt2"))
-    script = torch.jit.load(str(audio.file_of("silero_vad", "data/silero_vad.jit")))
-    script.reset_states()
+    script = audio.silero_script()
+    _, arguments, dynamic_shapes = audio.silero_vad()
+    program = torch.export.export(audio.silero_vad_of(script), arguments[0], dynamic_shapes=dynamic_shapes)
+    model = sealift.load(sealift.compile(program, tmp_path / "vad.pt2"))
     context, state = torch.zeros(2, audio.SileroVad.CONTEXT), torch.zeros(2, 2, 128)
     time = torch.arange(audio.SileroVad.CHUNK) / 16000
     for chunk in range(10):
