@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sealift.diag.errors import InternalError
-from sealift.ir.dim import ONE, ZERO, Dim, Sym
+from sealift.ir.dim import ONE, ZERO, Dim, Sym, dim
 from sealift.ir.dtype import DType
 from sealift.ir.graph.verify import broken
 from sealift.ir.loop.expr import Bound, Buffer, CheckIndex, Expr, Index, Inside, Load, Op
@@ -132,10 +132,11 @@ class _Checker:
                 uses = [(load.buffer, load.index, "read") for load in loads] + [(stage.out, _written_at(stage), "written again")]
                 for buffer, entries, use in uses:
                     for axes, index in here.get(buffer.name, ()):
-                        to_user = {a.sym: b.dim for a, b in zip(axes, stage.axes[:rows], strict=True)}
+                        to_user = {a.sym: b.dim for a, b in zip(axes[:rows], stage.axes[:rows], strict=True)}
+                        to_user |= {a.sym: dim(Sym(f"{a.name}.", a.sym.lo, a.sym.hi)) for a in axes[rows:]}  # not the reader's of that name
                         renamed = tuple(i if isinstance(i, Expr) else i.substitute(to_user) for i in index)
                         self.aligned(buffer, entries, use, renamed, {a.sym for a in stage.axes[:rows] if a.extent != ONE})
-                here.setdefault(stage.out.name, []).append((stage.axes[:rows], _written_at(stage)))
+                here.setdefault(stage.out.name, []).append((stage.axes, _written_at(stage)))
             for b in outputs_of(stage):
                 self.check_listed(b)
                 if b.kind in ("input", "weight") and b.name not in self.mutable:
