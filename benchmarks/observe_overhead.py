@@ -292,7 +292,7 @@ def page(rounds: int, seconds: float, whole_rounds: int) -> str:
         )
     lines += [
         "",
-        "*Own account*: the events that were counted, times what each was measured to cost on this machine (a loop over the hooks, times 1.5 for cold",
+        "*Own account*: the events that were counted, times what each was measured to cost on this machine (a loop over the hooks, times 4 for cold",
         "caches), as a share of running time; it is what the budget is kept by. *Samples* and *errors* are of "
         f"{seconds:.0f} s; the truth was recorded whole right after. Times are wall time: on a machine whose",
         "cores are shared, means move with what others do; medians do not.",

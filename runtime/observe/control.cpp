@@ -46,8 +46,9 @@ constexpr int WINDOW_SLOT = OBSERVER_SLOTS, BURST_SLOT = OBSERVER_SLOTS + 2;  //
 constexpr double KERNEL_SAMPLE_NS = 250, KERNEL_PASSED_NS = 1.5;
 // Of a source that did not measure itself.
 constexpr sealift_source_costs TORCH_COSTS = {250, 10, 150};
-// A loop over one operator finds everything in the cache; a program does not.
-constexpr double COLD_FACTOR = 1.5;
+// A loop over one operator finds everything in the cache; a program does not. Training a small network with every operator recorded took 15 %
+// longer (docs/observe-overhead.md), four times what the loop says.
+constexpr double COLD_FACTOR = 4;
 
 uint64_t clock_ns(clockid_t clock) {
   timespec now;
