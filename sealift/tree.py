@@ -35,6 +35,7 @@ class Tree:
 
 
 LEAF = Tree(None)
+ABSENT = Tree("builtins.NoneType")  # a dataclass's field that is None in the exported call
 _MAPPINGS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
 
 
@@ -58,10 +59,19 @@ def _parse(spec: dict[str, Any]) -> Tree:
             context = json.loads(context)
     children = tuple(_parse(c) for c in spec["children_spec"])
     names = context.get("dict_context") if isinstance(context, dict) else context
+    if _is_dataclass(context):
+        names, absent = context
+        children += (ABSENT,) * len(absent)
+        names = [*names, *absent]
     keys = tuple(names) if isinstance(names, list) and len(names) == len(children) and len(children) > 0 else None
     if spec["type"] in _MAPPINGS and keys is None:
         keys = ()
     return Tree(str(spec["type"]), children, keys, context)
+
+
+def _is_dataclass(context: Any) -> bool:
+    """torch.export.register_dataclass: [names of the fields with a value, names of those that are None]"""
+    return isinstance(context, list) and len(context) == 2 and all(isinstance(names, list) for names in context)
 
 
 # ---- taking apart -----------------------------------------------------------------------------------------------------------------
@@ -71,8 +81,11 @@ def flatten(tree: Tree, value: Any, where: str) -> Iterator[Any]:
     """The leaves of `value`, which must be built as `tree` is. Error: E-INPUT-001, naming the place."""
     if tree.is_leaf:
         yield value
+    elif tree is ABSENT:
+        if value is not None:
+            raise InputCountError(f"{where} is a {type(value).__name__}, the model was exported with None there")
     elif tree.keys is not None:
-        items = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
+        items = value if isinstance(value, Mapping) else _fields(value)
         if not isinstance(items, Mapping):
             raise InputCountError(f"{where} is a {type(value).__name__}, the model takes a dict with {_listed(tree.keys)}")
         if set(items) != set(tree.keys):
@@ -86,6 +99,12 @@ def flatten(tree: Tree, value: Any, where: str) -> Iterator[Any]:
             raise InputCountError(f"{where} has {len(value)} items, the model takes {len(tree.children)}")
         for i, (child, item) in enumerate(zip(tree.children, value, strict=True)):
             yield from flatten(child, item, f"{where}[{i}]")
+
+
+def _fields(value: Any) -> Any:
+    """By name, of a dataclass with __slots__ too."""
+    names = getattr(type(value), "__dataclass_fields__", None)
+    return {n: getattr(value, n) for n in names} if names is not None else getattr(value, "__dict__", None)
 
 
 def _listed(keys: Any) -> str:
@@ -102,6 +121,8 @@ def _short(tree: Tree) -> str:
 def unflatten(tree: Tree, leaves: Iterator[Any]) -> Any:
     if tree.is_leaf:
         return next(leaves)
+    if tree is ABSENT:
+        return None
     children = [unflatten(child, leaves) for child in tree.children]
     match tree.type:
         case "builtins.tuple":

@@ -8,6 +8,7 @@ Everything that cannot be compiled is collected and raised as one CompileError.
 
 from __future__ import annotations
 
+import logging
 import operator
 import re
 import warnings
@@ -49,6 +50,8 @@ CONTROL = {  # branches and loops: which arguments are graphs
     "higher_order.cond": ("pred", "true_graph", "false_graph", "operands"),
     "higher_order.while_loop": ("cond_graph", "body_graph", "carried_inputs", "additional_inputs"),
 }
+SQUEEZES = frozenset({"aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims"})
+_LOG = logging.getLogger(__name__)
 MAX_PLACES = 8  # lines of the user's that one missing operator lists
 
 
@@ -305,6 +308,25 @@ class _Importer:
         if found or errors:
             raise joined(list({str(e): e for e in found + errors}.values()))
 
+    def exclude_squeezed_ones(self) -> None:
+        """A dimension that squeeze() may drop is never 1: ranks are fixed, and a kept dimension would be a silent difference to eager."""
+        for node in _calls(self.ep):
+            if _target_name(node) not in SQUEEZES:
+                continue
+            shape = _first(node).meta["val"].shape
+            chosen = node.args[1] if len(node.args) > 1 else range(len(shape))
+            for d in (chosen,) if isinstance(chosen, int) else chosen:  # type: ignore[union-attr]
+                if not shape or not isinstance(shape[d], torch.SymInt):  # type: ignore[index]
+                    continue
+                try:
+                    name = self.sizes.exclude_one(shape[d])  # type: ignore[index]
+                except UnsupportedSize:
+                    continue  # a size that depends on data, which is refused where it is made
+                if name is None:
+                    self.refuse("E-EXPORT-004", f"a squeeze of a dimension of size {shape[d]}, which may be 1", node, help=_HELP_SQUEEZE)  # type: ignore[index]
+                elif name:
+                    _LOG.warning("%s: squeeze() would drop dimension %s at size 1, so %s starts at 2; %s", user_loc(node), d, name, _HELP_SQUEEZE)
+
     # ---- what goes in ----
 
     def inputs(self, placeholders: Mapping[str, fx.Node]) -> tuple[InputEntry, ...]:
@@ -312,6 +334,7 @@ class _Importer:
         names = input_names(self.ep, [s.arg.name for s in specs])
         tensors = {n: placeholders[s.arg.name].meta["val"] for n, s in zip(names, specs, strict=True) if isinstance(s.arg, gs.TensorArgument)}
         self.sizes = collect_sizes(self.original, tensors)
+        self.exclude_squeezed_ones()
         entries: list[InputEntry] = []
         for user_name, spec in zip(names, specs, strict=True):
             node = placeholders.get(spec.arg.name)
@@ -678,6 +701,7 @@ def structure_text(spec: Any, verb: str) -> str:
 
 
 _HELP_MISSING = "docs/operators.md lists what has a row; `sealift ops --missing script.py:function` (or a saved exported program) what yours lacks"
+_HELP_SQUEEZE = "name the dimension that is always 1, x.squeeze(-1), or declare the sizes so that this one is never 1: Dim('batch', min=2)"
 _HELP_NUMBER = "sealift computes sizes in integers: divide on tensors (x / x.shape[0] instead of x * (1.0 / x.shape[0])), or export that size fixed"
 
 
@@ -785,5 +809,6 @@ def output_names(ep: ExportedProgram, count: int) -> tuple[str, ...]:
     spec = ep.call_spec.out_spec
     if spec is None or spec.num_leaves != count:
         return tuple(f"output.{k}" for k in range(count)) if count != 1 else ("output",)
-    keyed = spec.type is not None and not issubclass(spec.type, (tuple, list))
+    # collections.namedtuple, the type of every namedtuple, is a function
+    keyed = isinstance(spec.type, type) and not issubclass(spec.type, (tuple, list))
     return tuple(".".join(path if keyed and path else ["output", *path]) for path in _leaf_paths(spec))

@@ -5,7 +5,8 @@ program that was saved and loaded, which loses the names) is named after the inp
 
 Ranges are torch's, but for one thing: export writes 2 as the lower bound of Dim.AUTO and Dim.DYNAMIC, where its tracing told sizes 0
 and 1 apart. The model computes the same for 1, and a batch of one is what people send, so an unnamed symbol's lower bound of 2 becomes
-1. A named dimension keeps its own: Dim("b", min=2) refuses 1, Dim("b") takes 0, as torch has it.
+1. A named dimension keeps its own: Dim("b", min=2) refuses 1, Dim("b") takes 0, as torch has it. The exception is a size that
+squeeze() looks at: eager drops that dimension when it is 1, and a compiled model's ranks are fixed, so there 1 stays out of the range.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch.export import ExportedProgram
 
 from sealift.ir.dim import UNBOUNDED, ZERO, Dim, Sym, dim, dim_max, dim_min, is_at_most
 
+_MOST_RAISED = 64  # by how much a lower bound may rise before a squeeze is refused
 _RESERVED = re.compile(r"[irk]\d+$")  # the names of loop axes
 
 
@@ -108,6 +110,26 @@ class Sizes:
             case ">":
                 return is_at_most(right + 1, left)
         return False
+
+    def exclude_one(self, size: Any) -> str | None:
+        """Raises a symbol's lower bound, in torch's range as well, until `size` is never 1. Answers the symbol's name, "" if nothing had to
+        change; None where no small bound does it."""
+        least_size = dim(2)
+        d = self.dim(size)
+        if is_at_most(least_size, d):
+            return ""
+        for torch_name, symbol_dim in self.symbols.items():
+            symbol = symbol_dim.as_sym
+            if symbol is None or not isinstance(symbol.hi, int) or d.symbols != {symbol}:
+                continue
+            for least in range(symbol.lo + 1, symbol.lo + _MOST_RAISED + 1):
+                raised = dim(Sym(symbol.name, least, symbol.hi))
+                if least <= symbol.hi and is_at_most(least_size, d.substitute({symbol: raised})):
+                    self.symbols[torch_name] = raised
+                    lo, hi = self.torch_ranges[torch_name]
+                    self.torch_ranges[torch_name] = max(lo, least), hi
+                    return symbol.name
+        return None
 
     def _in_torch_range(self, e: sympy.Basic) -> Dim:
         """With the bounds that export reasoned with: what it took for granted is no requirement."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -299,3 +299,42 @@ def test_a_structure_without_a_written_form_is_refused() -> None:
     with pytest.raises(CompileError, match=r"E-EXPORT-003.*return_types\.max") as caught:
         from_export(torch.export.export(Maximum(), (torch.ones(4, 3),)), "m", OPS)
     assert "tuple(x.max(-1))" in str(caught.value)
+
+
+class Squeezes(nn.Module):
+    def __init__(self, *dims: int, stride: int = 1) -> None:
+        super().__init__()
+        self.dims, self.stride = dims, stride
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x[:: self.stride] * 2
+        return y.squeeze(*self.dims) if self.dims else y.squeeze()
+
+
+@pytest.mark.parametrize(
+    ("declared", "dims", "stride", "least"),
+    [
+        *((d, *case) for d in (Dim.AUTO, Dim.DYNAMIC, Dim("b", min=1, max=64)) for case in [((), 1, 2), ((0,), 1, 2), ((-1,), 1, 1)]),
+        (Dim.AUTO, (), 2, 3),  # x[::2]; with a named range that holds 1 and 2, export itself refuses this one
+    ],
+    ids=str,
+)
+def test_size_1_stays_out_where_squeeze_would_drop_it(declared: Any, dims: tuple[int, ...], stride: int, least: int) -> None:
+    result = imported(Squeezes(*dims, stride=stride), (torch.randn(8, 4, 1),), {"x": {0: declared}})
+    assert ranges(result)[0][1] == least
+    for size in (least, 7):
+        x = torch.randn(size, 4, 1)
+        assert run(result, x)[0].shape == Squeezes(*dims, stride=stride)(x).shape
+
+
+def test_unregistered_namedtuples_are_refused() -> None:
+    class Both(NamedTuple):
+        x: torch.Tensor
+        y: torch.Tensor
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> Both:
+            return Both(x + 1, x * 2)
+
+    with pytest.raises(CompileError, match="E-EXPORT-003"):
+        from_export(export(Model(), (torch.randn(2),)), "m", OPS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from typing import Any, NamedTuple
 
 import pytest
@@ -38,6 +39,41 @@ def test_same_as_torch(value: Any) -> None:
     assert list(flatten(tree, value, "x")) == leaves
     built = unflatten(tree, iter(leaves))
     assert built == value and type(built) is type(value)
+
+
+@dataclasses.dataclass
+class Three:
+    a: Any
+    b: Any = None
+    c: Any = None
+
+
+@dataclasses.dataclass(slots=True)
+class Two:
+    a: Any
+    b: Any = None
+
+
+@pytest.mark.parametrize("value", [Three(1, 2, 3), Three(1, None, 3), Three(None, None, 1), Two(1, 2), Two(1), (Two(1, [2, Three(3)]), 4)], ids=repr)
+def test_dataclasses_as_torch_registers_them(value: Any) -> None:
+    pytree = pytest.importorskip("torch.utils._pytree")
+    from torch.export import register_dataclass
+
+    for kind in (Three, Two):
+        if kind not in pytree.SUPPORTED_NODES:
+            register_dataclass(kind, serialized_type_name=f"{__name__}.{kind.__name__}")
+    leaves, spec = pytree.tree_flatten(value)
+    tree = parse_tree(pytree.treespec_dumps(spec))
+    assert list(flatten(tree, value, "x")) == leaves
+    assert unflatten(tree, iter(leaves)) == value
+
+
+def test_a_field_that_was_none_stays_none() -> None:
+    spec = '[1, {"type": "gone.Two", "context": "[[\\"a\\"], [\\"b\\"]]", "children_spec": [{"type": null, "context": null, "children_spec": []}]}]'
+    tree = parse_tree(spec)
+    assert unflatten(tree, iter([1])) == {"a": 1, "b": None}
+    with pytest.raises(InputCountError, match=r"x\['b'\] is a int, the model was exported with None"):
+        list(flatten(tree, {"a": 1, "b": 2}, "x"))
 
 
 def test_a_type_that_only_its_package_knows() -> None:
