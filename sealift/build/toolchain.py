@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -19,6 +20,8 @@ from typing import Protocol
 from sealift.build.resources import Resources
 from sealift.diag.errors import CompileError, InternalError
 from sealift.targets.isa import BASELINE, Isa
+
+_LOG = logging.getLogger(__name__)
 
 # Numerics: no contraction of separate operations (eager has none), no fast-math. math.h may be assumed not to set errno.
 _FLAGS = (
@@ -228,7 +231,7 @@ def _compile_unit(unit: Unit, directory: Path, toolchain: Toolchain, resources: 
         toolchain.compiler, *toolchain.flags, *unit.optimization, *unit.isa.flags, *defines, *includes,
         *_neutral_paths(toolchain, directory, resources), "-c", source, "-o", unit.object_name,
     ]  # fmt: skip
-    _run(command, directory, f"compiling {unit.source} for {unit.isa.name}")
+    _run(command, directory, f"compiling {unit.source} for {unit.isa.name}", if_compiler_crashes="-O1")
     toolchain.cache.put(key, target.read_bytes())
     return unit.object_name
 
@@ -250,8 +253,12 @@ def _link(objects: Sequence[str], directory: Path, toolchain: Toolchain, resourc
     return (directory / "model.so").read_bytes()
 
 
-def _run(command: Sequence[str], directory: Path, what: str) -> None:
+def _run(command: Sequence[str], directory: Path, what: str, if_compiler_crashes: str = "") -> None:
+    """`if_compiler_crashes`: the flag to try once more with. Compilers have bugs: g++ 12 crashes at -O2 on a reduction of int64 to bool."""
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    if done.returncode and if_compiler_crashes and "internal compiler error" in done.stderr:
+        _LOG.warning("%s: the compiler crashed, once more with %s; its kernels may run slower", what, if_compiler_crashes)
+        done = subprocess.run([*command, if_compiler_crashes], cwd=directory, capture_output=True, text=True)
     if done.returncode == 0:
         return
     if any(text in done.stderr for text in _FULL.values()):

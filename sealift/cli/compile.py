@@ -9,6 +9,7 @@ import argparse
 import ast
 import difflib
 import importlib.util
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,9 @@ def _call(script: Path, function: str) -> Any:
     spec = importlib.util.spec_from_file_location(script.stem, script)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    folder = str(script.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # as `python script.py` has it: the script may import its neighbours, now or when it is called
     spec.loader.exec_module(module)
     if not callable(getattr(module, function, None)):
         raise ArgumentError(f"{script} has no function {function!r}; help: {_candidates(script, function)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -231,6 +232,20 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
         compile_model("mlp")
     assert caught.value.code == "E-TOOL-001" and "apt-get install g++" in str(caught.value)
+
+
+def test_compiler_that_crashes_is_asked_once_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fake = tmp_path / "g++"
+    real = shutil.which("g++")
+    crash = 'echo "internal compiler error: Segmentation fault" >&2; exit 1'
+    fake.write_text(f'#!/bin/sh\ncase "$*" in *-O1*) ;; *" -c "*) {crash};; esac\nexec {real} "$@"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("CXX", str(fake))
+    assert compile_model("mlp", cache_dir="", isas=("baseline",)).library[:4] == b"\x7fELF"
+    assert "the compiler crashed, once more with -O1" in caplog.text
+    fake.write_text(f'#!/bin/sh\ncase "$*" in *" -c "*) {crash};; esac\nexec {real} "$@"\n')
+    with pytest.raises(InternalError, match="internal compiler error"):
+        compile_model("mlp", cache_dir="", isas=("baseline",))
 
 
 def test_compiler_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,15 @@ def test_compile_check_and_run(script: Path, tmp_path: Path, capsys: pytest.Capt
     sealift(capsys, "run", target, "--random", "--size", "batch=1")
     assert main(["compile", str(target)], {}) == 1
     assert "compiled package already" in capsys.readouterr().err
+
+
+def test_a_script_may_import_its_neighbours(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "its_neighbour.py").write_text(script.read_text())
+    (tmp_path / "main.py").write_text("def model():\n    import its_neighbour\n    return its_neighbour.small()\n")
+    sealift(capsys, "ops", "--missing", f"{tmp_path / 'main.py'}:model")
 
 
 def test_compile_two_models(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
