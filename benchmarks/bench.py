@@ -3,7 +3,7 @@
 Compilation: in a process of its own with empty caches, from the exported program to what is shipped; import and export are excluded.
 Calls: one process per engine and number of threads, all alive at once and asked in turn for a round; the median over rounds of each round's median.
 Cold start: from the start of a Python process to its first answer, every core, page cache warm, interleaved, medians. Memory: the peak of a process that serves on one thread.
-Error: max|y - y64| over what decision 15 allows, 2 max|eager - y64| + 1e-6 max|y64|, with y64 the model in float64; at most 1 is as good as eager.
+Error: max|y - y64| over what is allowed, 2 max|eager - y64| + 1e-6 max|y64|, with y64 the model in float64; at most 1 is as good as eager.
 An engine that cannot make or run a model stands in the table with its reason.
 
     python benchmarks/bench.py [--quick] [--models mlp,bert_base] [--engines sealift,aoti] [--rounds N] [--budget MINUTES] [--fresh]

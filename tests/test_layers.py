@@ -1,4 +1,4 @@
-"""A folder imports what DESIGN.md's table lists for it and nothing else; loading and running a package imports no torch."""
+"""A folder imports what the table below lists for it and nothing else; loading and running a package imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefill and decode over one session against eager: logits by decision 15, greedy tokens one by one, memory, and two texts at once."""
+"""Prefill and decode over one session against eager: logits as near to float64 as eager's, greedy tokens one by one, memory, and two texts at once."""
 
 from __future__ import annotations
 
