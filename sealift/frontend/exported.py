@@ -13,6 +13,7 @@ import operator
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +51,7 @@ CONTROL = {  # branches and loops: which arguments are graphs
     "higher_order.cond": ("pred", "true_graph", "false_graph", "operands"),
     "higher_order.while_loop": ("cond_graph", "body_graph", "carried_inputs", "additional_inputs"),
 }
+EXTREMES = tuple(f"aten.{n}." for n in ("amax", "amin", "aminmax", "argmax", "argmin", "max", "min", "median", "mode", "kthvalue"))
 SQUEEZES = frozenset({"aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims"})
 _LOG = logging.getLogger(__name__)
 MAX_PLACES = 8  # lines of the user's that one missing operator lists
@@ -319,13 +321,29 @@ class _Importer:
                 if not shape or not isinstance(shape[d], torch.SymInt):  # type: ignore[index]
                     continue
                 try:
-                    name = self.sizes.exclude_one(shape[d])  # type: ignore[index]
+                    name = self.sizes.keep_at_least(2, shape[d])  # type: ignore[index]
                 except UnsupportedSize:
                     continue  # a size that depends on data, which is refused where it is made
                 if name is None:
                     self.refuse("E-EXPORT-004", f"a squeeze of a dimension of size {shape[d]}, which may be 1", node, help=_HELP_SQUEEZE)  # type: ignore[index]
                 elif name:
                     _LOG.warning("%s: squeeze() would drop dimension %s at size 1, so %s starts at 2; %s", user_loc(node), d, name, _HELP_SQUEEZE)
+
+    def exclude_empty_reductions(self) -> None:
+        """The largest of no numbers does not exist: eager raises, and a kernel would read a place that is not there."""
+        for node in _calls(self.ep):
+            if not _target_name(node).startswith(EXTREMES) or not isinstance(node.args[0], fx.Node):
+                continue
+            shape = getattr(_first(node).meta.get("val"), "shape", ())
+            chosen = node.args[1] if len(node.args) > 1 else None
+            dims = (chosen,) if isinstance(chosen, int) else chosen if isinstance(chosen, (list, tuple)) and chosen else range(len(shape))
+            for d in dims:
+                if not shape or not isinstance(shape[d], torch.SymInt):  # type: ignore[index]
+                    continue
+                with suppress(UnsupportedSize):  # a size that depends on data, which is refused where it is made
+                    name = self.sizes.keep_at_least(1, shape[d])  # type: ignore[index]
+                    if name:
+                        _LOG.warning("%s: %s of nothing is an error, so size 0 of %s is left out", user_loc(node), _target_name(node), name)
 
     # ---- what goes in ----
 
@@ -335,6 +353,7 @@ class _Importer:
         tensors = {n: placeholders[s.arg.name].meta["val"] for n, s in zip(names, specs, strict=True) if isinstance(s.arg, gs.TensorArgument)}
         self.sizes = collect_sizes(self.original, tensors)
         self.exclude_squeezed_ones()
+        self.exclude_empty_reductions()
         entries: list[InputEntry] = []
         for user_name, spec in zip(names, specs, strict=True):
             node = placeholders.get(spec.arg.name)

@@ -111,10 +111,10 @@ class Sizes:
                 return is_at_most(right + 1, left)
         return False
 
-    def exclude_one(self, size: Any) -> str | None:
-        """Raises a symbol's lower bound, in torch's range as well, until `size` is never 1. Answers the symbol's name, "" if nothing had to
+    def keep_at_least(self, least_allowed: int, size: Any) -> str | None:
+        """Raises a symbol's lower bound, in torch's range as well, until `size` is never below. Answers the symbol's name, "" if nothing had to
         change; None where no small bound does it."""
-        least_size = dim(2)
+        least_size = dim(least_allowed)
         d = self.dim(size)
         if is_at_most(least_size, d):
             return ""

@@ -327,6 +327,17 @@ def test_size_1_stays_out_where_squeeze_would_drop_it(declared: Any, dims: tuple
         assert run(result, x)[0].shape == Squeezes(*dims, stride=stride)(x).shape
 
 
+@pytest.mark.parametrize(
+    "largest", [lambda x: x.amax(0), lambda x: x.argmin(0), lambda x: x.max(0)[0], lambda x: x.max()], ids=["amax", "argmin", "max.dim", "max"]
+)
+def test_size_0_stays_out_where_a_largest_is_asked_for(largest: Any) -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return largest(x)  # type: ignore[no-any-return]
+
+    assert ranges(imported(Model(), (torch.randn(4, 3),), {"x": {0: Dim("n", min=0, max=9)}})) == [("n", 1, 9)]
+
+
 def test_unregistered_namedtuples_are_refused() -> None:
     class Both(NamedTuple):
         x: torch.Tensor
