@@ -446,6 +446,7 @@ void bind_observe(nb::module_ &m) {
   nb::class_<Info>(m, "DebugInfo")
       .def("__init__", [](Info *self, std::optional<nb::object> parent, const std::vector<std::pair<std::string, std::string>> &labels) {
              std::vector<sealift_label> list;
+             list.reserve(labels.size());
              for (const auto &[key, value] : labels) list.push_back({key.c_str(), value.c_str()});
              const sealift_info *base = parent && !parent->is_none() ? nb::cast<Info *>(*parent)->handle : nullptr;
              sealift_info *made = sealift_info_create(base, static_cast<int32_t>(list.size()), list.data());

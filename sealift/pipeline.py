@@ -44,6 +44,7 @@ from sealift.passes.share_states import share_states
 from sealift.passes.simplify_expressions import simplify_expressions
 from sealift.passes.update_in_place import update_in_place
 from sealift.plan.memory import MemoryPlan, plan_memory
+from sealift.plan.parts import plan_parts
 from sealift.plan.places import places_of
 from sealift.targets.isa import BY_NAME
 from sealift.version import VERSION
@@ -154,7 +155,7 @@ def fold_constants(imported: Imported) -> Imported:
 def optimize(loops: Loops, s: Steps | Callable[..., Any]) -> Loops:
     """The loop passes, in order: first what inlining feeds on, then what it leaves to kernels."""
     templates = activation_templates(OPS)
-    loops = s("parts", optimize_parts, loops, lambda part: optimize(part, _alone))
+    loops = s("parts", optimize_parts, loops, lambda part: optimize(part, _alone), lambda call: plan_parts(call).total_bytes)
     loops = s("drop-empty", drop_empty, loops)
     loops = s("simplify", simplify_expressions, loops)
     loops = s("heads", group_heads, loops)

@@ -236,6 +236,7 @@ void wake_thread(Control &c) {
 // The process ends: sources may be gone any moment, so nothing is registered or removed any more.
 void stop_at_exit() {
   Control &c = control();
+  if (!runtime::can_make_threads()) return;
   for (int i = 0; i < 100; ++i) {
     if (control_mutex().try_lock()) {
       c.is_exiting = true;

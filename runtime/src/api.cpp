@@ -421,6 +421,7 @@ sealift_status sealift_session_clone(const sealift_session *session, sealift_ses
   if (!turn.is_mine()) return busy(err);
   return guarded(err, [&] {
     std::vector<sealift_model *> models;
+    models.reserve(session->contexts.size());
     for (const sealift_context *context : session->contexts) models.push_back(context->model);
     sealift_status status;
     std::unique_ptr<sealift_session> copy = new_session(models, err, &status);

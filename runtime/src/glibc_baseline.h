@@ -11,6 +11,7 @@
 #elif defined(__GLIBC__) && defined(__x86_64__)
 __asm__(".symver pthread_create, pthread_create@GLIBC_2.2.5");
 __asm__(".symver pthread_join, pthread_join@GLIBC_2.2.5");
+__asm__(".symver pthread_mutex_trylock, pthread_mutex_trylock@GLIBC_2.2.5");
 __asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
 __asm__(".symver dlclose, dlclose@GLIBC_2.2.5");
 __asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
@@ -20,6 +21,7 @@ __asm__(".symver dlerror, dlerror@GLIBC_2.2.5");
 
 #pragma weak pthread_create
 #pragma weak pthread_join
+#pragma weak pthread_mutex_trylock
 #pragma weak dlopen
 #pragma weak dlclose
 #pragma weak dlsym
@@ -27,6 +29,6 @@ __asm__(".symver dlerror, dlerror@GLIBC_2.2.5");
 #pragma weak dlerror
 
 namespace sealift::runtime {
-inline bool can_make_threads() { return &pthread_create != nullptr && &pthread_join != nullptr; }
+inline bool can_make_threads() { return &pthread_create != nullptr && &pthread_join != nullptr && &pthread_mutex_trylock != nullptr; }
 inline bool can_load_libraries() { return &dlopen != nullptr && &dlclose != nullptr && &dlsym != nullptr && &dladdr != nullptr && &dlerror != nullptr; }
 }  // namespace sealift::runtime

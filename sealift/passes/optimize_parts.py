@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from sealift.ir.dim import Dim
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Buffer
 from sealift.ir.loop.types import Call, Kernel, Loops, Stage
-from sealift.plan.parts import plan_parts
 
 
-def optimize_parts(loops: Loops, optimize: Callable[[Loops], Loops]) -> Loops:
+def optimize_parts(loops: Loops, optimize: Callable[[Loops], Loops], workspace_bytes: Callable[[Call], Dim]) -> Loops:
     """call cond(%y) then=@a, otherwise=@b   ==>   call cond(%y, %y.workspace) then=@optimized_a, otherwise=@optimized_b
 
     The workspace is a temporary of this one step: where the parts' own temporaries lie, and what a loop carries from one turn to the next.
@@ -25,7 +25,7 @@ def optimize_parts(loops: Loops, optimize: Callable[[Loops], Loops]) -> Loops:
             return stage
         attrs = tuple((name, optimize(value) if isinstance(value, Loops) else value) for name, value in stage.attrs)
         call = replace(stage, attrs=attrs)
-        workspace = Buffer(f"{call.outs[0].name}.workspace", DType.U8, (plan_parts(call).total_bytes,))
+        workspace = Buffer(f"{call.outs[0].name}.workspace", DType.U8, (workspace_bytes(call),))
         added.append(workspace)
         return replace(call, outs=(*call.outs, workspace))
 

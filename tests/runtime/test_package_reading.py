@@ -91,7 +91,7 @@ MEMBER_MISTAKES: dict[str, tuple[Callable[[dict[str, bytes]], object], int, str]
     "a changed extra file": (lambda m: m.update({"extra/note.txt": b"HELLO"}), INTEGRITY, "extra/note.txt"),
     "a changed manifest": (lambda m: m.update({"sealift/manifest.json": b"{}"}), INTEGRITY, "manifest"),
     "another major version": (lambda m: m.update({"sealift/seal": m["sealift/seal"].replace(b" 1.0", b" 2.0")}), VERSION, "2.0"),
-    "a newer minor version": (lambda m: m.update({"sealift/seal": m["sealift/seal"].replace(b" 1.0", b" 1.1")}), VERSION, "1.1"),
+    "a newer minor version": (lambda m: m.update({"sealift/seal": m["sealift/seal"].replace(b" 1.0", b" 1.2")}), VERSION, "1.2"),
     "a version that is none": (lambda m: m.update({"sealift/seal": m["sealift/seal"].replace(b" 1.0", b" 1.-1")}), PACKAGE, "version"),
 }
 
