@@ -17,8 +17,6 @@ from sealift.load import Package, Session
 from tests.models.cases import error_ratio
 from tests.models.generative import GPT2, GPT2_SMALL, LLAMA, LLAMA_SMALL, T5_BASE, T5_SMALL, Generative
 
-pytestmark = pytest.mark.models
-
 
 @dataclass(frozen=True)
 class Built:
