@@ -137,22 +137,30 @@ PyType_Slot *call_slots() {
   return slots;
 }
 
-}  // namespace
-
-Model::Model(const char *path, const char *name, int num_threads, int isa, int verify) {
+/* By sealift_open or sealift_package_open, without the GIL; a null name: which model is left to them. */
+template <class Handle>
+Handle *opened(sealift_status (*open)(const char *, const sealift_open_options *, Handle **, char *, size_t), const char *path, const char *name,
+               int num_threads, int isa, int verify) {
   sealift_open_options options;
   sealift_open_options_init(&options);
   options.model_name = name;
   options.num_threads = num_threads;
   options.isa = isa;
   options.verify = verify;
+  Handle *handle = nullptr;
   char message[4096];
   sealift_status status;
   {
     nb::gil_scoped_release released;
-    status = sealift_open(path, &options, &handle, message, sizeof message);
+    status = open(path, &options, &handle, message, sizeof message);
   }
   if (status != SEALIFT_OK) raise(status, message);
+  return handle;
+}
+
+}  // namespace
+
+Model::Model(const char *path, const char *name, int num_threads, int isa, int verify) : handle(opened(sealift_open, path, name, num_threads, isa, verify)) {
   describe();
 }
 
@@ -188,20 +196,7 @@ Model::~Model() {
     sealift_close(handle);
 }
 
-Package::Package(const char *path, int num_threads, int isa, int verify) {
-  sealift_open_options options;
-  sealift_open_options_init(&options);
-  options.num_threads = num_threads;
-  options.isa = isa;
-  options.verify = verify;
-  char message[4096];
-  sealift_status status;
-  {
-    nb::gil_scoped_release released;
-    status = sealift_package_open(path, &options, &handle, message, sizeof message);
-  }
-  if (status != SEALIFT_OK) raise(status, message);
-}
+Package::Package(const char *path, int num_threads, int isa, int verify) : handle(opened(sealift_package_open, path, nullptr, num_threads, isa, verify)) {}
 
 Context::Context(Model *m, PyObject *python_model, sealift_context *context) : model(m), owner(Py_NewRef(python_model)), handle(context) {}
 
