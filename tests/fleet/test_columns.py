@@ -47,16 +47,22 @@ def by_key(rows: Rows, step: int) -> dict[Any, Any]:
     return {k: (v[0].tolist(), dict(v[1])) for k, v in found.items()}
 
 
+def assert_same(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
+    """Sums of floating-point columns depend on the order of the rows in their last bits; counts of buckets do not."""
+    assert found.keys() == expected.keys()
+    for key, (sums, buckets) in expected.items():
+        np.testing.assert_allclose(found[key][0], sums, rtol=1e-9)
+        assert found[key][1] == buckets
+
+
 @given(st.lists(row, min_size=1, max_size=40), st.sampled_from([10, 60, 3600]), st.sampled_from([1, 3, 1000]))
 @settings(max_examples=150, deadline=None)
 def test_merge_adds(made: list[Any], step: int, chunk: int) -> None:
     rows = rows_of(made)
     merged = merge(rows, step, chunk=chunk)
     expected, found = by_key(rows, step), by_key(merged, step)
-    assert found.keys() == expected.keys() and len(merged) == len(expected)
-    for key, (sums, buckets) in expected.items():
-        np.testing.assert_allclose(found[key][0], sums, rtol=1e-9)
-        assert found[key][1] == buckets
+    assert len(merged) == len(expected)
+    assert_same(found, expected)
     assert by_key(merge(merged, step), step) == found
     np.testing.assert_array_equal(merged.columns["time_s"] % step, 0)
 
@@ -68,9 +74,9 @@ def test_arrow_round_trip(made: list[Any]) -> None:
     again = Rows.from_arrow(rows.to_arrow())
     assert by_key(again, 10) == by_key(rows, 10)
     if made:
-        assert by_key(concatenate([rows, again]), 10) == by_key(concatenate([again, rows]), 10)
-        half = rows.take(np.arange(len(rows))[::-1])
-        assert by_key(half, 10) == by_key(rows, 10)
+        assert_same(by_key(concatenate([rows, again]), 10), by_key(concatenate([again, rows]), 10))
+        backwards = rows.take(np.arange(len(rows))[::-1])
+        assert_same(by_key(backwards, 10), by_key(rows, 10))
 
 
 def test_resources_can_be_renamed() -> None:
