@@ -2,14 +2,14 @@
 //
 // For Vec<float>: the functions that models spend time in are polynomials here, with at most 2 ULP of error (gelu and silu: ACCURACY.md) over the whole
 // range, subnormals included; the others go lane by lane through libm's double functions, so they are correctly rounded
-// but for rare ties. For Vec<double>: libm lane by lane. sqrt, floor, ceil, trunc and round are in vec.h.
+// but for rare ties. For Vec<double>: libm lane by lane. sqrt, floor, ceil, trunc and round are in arithmetic.h.
 //
 // NaN gives NaN, infinities and the sign of zero are right. A lane's result depends on nothing but its input.
 // Argument reduction by a constant in two parts (Cody and Waite 1980) and reconstruction follow the usual schemes, e.g.
 // J.-M. Muller, Elementary Functions, 3rd ed., ch. 11.
 #pragma once
 
-#include "vec.h"
+#include "arithmetic.h"
 
 namespace SEALIFT_NS {
 namespace {

@@ -1,6 +1,6 @@
-// The one header a generated kernel includes: vectors (vec.h) and elementary functions on them (elementary.h).
+// The one header a generated kernel includes: vectors (vec.h has a map) and elementary functions on them (elementary.h).
 #pragma once
 
 #include "isa.h"
-#include "vec.h"
+#include "reduce.h"
 #include "elementary.h"

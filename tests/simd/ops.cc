@@ -1,4 +1,4 @@
-// vec.h against scalar definitions: every operation on every pair of hostile values, conversions, memory, reductions.
+// kernels/simd against scalar definitions: every operation on every pair of hostile values, conversions, memory, reductions.
 #include "check.h"
 
 #include <sys/mman.h>
