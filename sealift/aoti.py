@@ -45,8 +45,11 @@ _ALWAYS: dict[str, Any] = {
     "cpp_wrapper": True,
     "deterministic": True,
     "freezing": True,
+    "max_autotune": False,
+    "max_autotune_gemm": False,
+    "max_autotune_pointwise": False,
 }
-_APPLIED = ("max_autotune", "aot_inductor.debug_compile", "aot_inductor.metadata", "aot_inductor.output_path")
+_APPLIED = ("aot_inductor.debug_compile", "aot_inductor.metadata", "aot_inductor.output_path")
 
 
 # ---- compiling --------------------------------------------------------------------------------------------------------------------
@@ -163,7 +166,6 @@ def _options(configs: Mapping[str, Any]) -> Options:
     if ignored:
         log.warning("options that sealift does not apply: %s", ", ".join(f"{key}={configs[key]!r}" for key in sorted(ignored)))
     return Options(
-        max_autotune=bool(configs.get("max_autotune", False)),
         debug_symbols=bool(configs.get("aot_inductor.debug_compile", False)),
         metadata={str(k): str(v) for k, v in (configs.get("aot_inductor.metadata") or {}).items()},
     )

@@ -22,7 +22,6 @@ class Options:
     dump_dir: Path | None = None
     skip: frozenset[str] = frozenset()
     stop_after: str | None = None
-    max_autotune: bool = False
     debug_symbols: bool = False
     cache_dir: Path | str | None = None
     jobs: int = 0

@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="MODEL.pt2", help="the package (default: NAME.pt2 here)")
     parser.add_argument("--name", default="model", help="the model's name in the package (default: model)")
     parser.add_argument("--isa", action="append", metavar="ISA", help="baseline, avx2 or avx512; repeat for several (default: all)")
-    parser.add_argument("--max-autotune", action="store_true", help="measure kernel candidates on this machine")
     parser.add_argument("--debug-symbols", action="store_true", help="keep debug symbols in the library")
     parser.add_argument("--metadata", action="append", default=[], metavar="KEY=VALUE", help="travels in the package; repeat for more")
     parser.add_argument("--extra", action="append", default=[], metavar="NAME=FILE", help="a file that travels in the package; repeat for more")
@@ -53,7 +52,6 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         dump_dir=arguments.dump,
         skip=frozenset(arguments.skip),
         stop_after=arguments.stop_after,
-        max_autotune=arguments.max_autotune,
         debug_symbols=arguments.debug_symbols,
         cache_dir="" if arguments.no_cache else None,
         jobs=arguments.jobs,

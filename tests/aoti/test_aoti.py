@@ -123,10 +123,10 @@ def test_constants(exported: Any, tmp_path: Path) -> None:
 
 def test_options_that_do_not_apply_are_named(exported: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="sealift.aoti"):
-        configs = {"freezing": True, "triton.cudagraphs": True, "aot_inductor.package_constants_in_so": False}
+        configs = {"freezing": True, "max_autotune": True, "triton.cudagraphs": True, "aot_inductor.package_constants_in_so": False}
         path = aoti.aoti_compile_and_package(exported, package_path=str(tmp_path / "m.pt2"), inductor_configs=configs)
         aoti.aoti_load_package(path, device_index=1)
-    assert "aot_inductor.package_constants_in_so=False, triton.cudagraphs=True" in caplog.text and "freezing" not in caplog.text
+    assert "aot_inductor.package_constants_in_so=False, max_autotune=True, triton.cudagraphs=True" in caplog.text and "freezing" not in caplog.text
     assert "device_index=1" in caplog.text
 
 
