@@ -1,4 +1,4 @@
-"""check(): a package against eager PyTorch.
+"""check(): a package against eager PyTorch, at the sizes of the example inputs and at others of their ranges.
 
 The rule: for each output, max|y - y64| is at most 2 max|eager - y64| + 1e-6 max|y64|, y64 being the model run in float64; integers and
 booleans are exact. Where the program cannot run in float64 (it names float32 itself), eager stands for y64."""
@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from sealift.errors import ArgumentError
-from sealift.load import load
+from sealift.load import Model, load
+from sealift.other_sizes import SizedInputs, inputs_at_other_sizes
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,21 +41,49 @@ class OutputReport:
 
 
 @dataclass(frozen=True)
-class CheckReport:
+class CheckedCase:
+    """What was compared at one choice of sizes; `refused` is why eager does not run there, if it does not."""
+
+    sizes: Mapping[str, int]  # of the dynamic dimensions, by name; empty: as the inputs were given
     outputs: tuple[OutputReport, ...]
+    refused: str = ""
 
     @property
     def ok(self) -> bool:
         return all(o.ok for o in self.outputs)
 
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    cases: tuple[CheckedCase, ...]  # first the inputs as they were given
+
+    @property
+    def outputs(self) -> tuple[OutputReport, ...]:
+        """Of the inputs as they were given."""
+        return self.cases[0].outputs
+
+    @property
+    def ok(self) -> bool:
+        return all(case.ok for case in self.cases)
+
     def as_dict(self) -> dict[str, Any]:
-        return {"ok": self.ok, "outputs": [asdict(o) for o in self.outputs]}
+        cases = [{"sizes": dict(c.sizes), "refused": c.refused, "outputs": [asdict(o) for o in c.outputs]} for c in self.cases]
+        return {"ok": self.ok, "outputs": cases[0]["outputs"], "cases": cases}
 
     def __bool__(self) -> bool:
         return self.ok
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.outputs))
+        lines = list(map(str, self.outputs))
+        for case in self.cases[1:]:
+            if case.refused:
+                lines.append(f"at {case}: not compared, eager refuses these sizes: {case.refused}")
+            lines += [f"at {case}: {o}" for o in case.outputs if not o.ok]
+        right = [str(case) for case in self.cases[1:] if case.ok and not case.refused]
+        return "\n".join([*lines, *([f"ok at {'; '.join(right)}"] if right else [])])
 
 
 def check(
@@ -66,22 +95,54 @@ def check(
     model: str | None = None,
     num_threads: int | None = None,
     isa: str | None = None,
+    other_sizes: bool = True,
 ) -> CheckReport:
-    """Runs both on `inputs` (default: the program's example inputs) and says where they differ. The report is true if they agree."""
+    """Runs both on `inputs` (default: the program's example inputs) and, where dimensions are dynamic, on the same values at other sizes of
+    their ranges, and says where they differ. The report is true if they agree."""
     if inputs is None:
         if exported_program.example_inputs is None:
             raise ArgumentError("the program has no example inputs; help: pass inputs=(...)")
         inputs, kwargs = exported_program.example_inputs
     args, named = tuple(inputs), dict(kwargs or {})
     compiled = load(path, model, num_threads, isa)
-    names = [o.name for o in compiled.outputs]
-    # Each run gets inputs of its own: a model may write into them.
-    got = compiled.flatten_outputs(compiled(*_copied(args), **_copied(named)))
+    cases = [CheckedCase({}, _compare_run(compiled, exported_program, args, named))]
+    for case in inputs_at_other_sizes(compiled, args, named) if other_sizes else ():
+        cases.append(_at_sizes(compiled, exported_program, case))
+    return CheckReport(tuple(cases))
+
+
+def _compare_run(compiled: Model, program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[OutputReport, ...]:
+    """Each run has inputs and a state of its own: a model may write into both."""
     with torch.no_grad():
-        eager = compiled.flatten_outputs(exported_program.module()(*_copied(args), **_copied(named)))
-        wide = _in_double(exported_program, args, named)
+        eager = compiled.flatten_outputs(_module(program)(*_copied(args), **_copied(kwargs)))
+        wide = _in_double(program, args, kwargs)
+    got = compiled.flatten_outputs(compiled.context()(*_copied(args), **_copied(kwargs)))
     exact = compiled.flatten_outputs(wide) if wide is not None else eager
-    return CheckReport(tuple(compare(n, g, e, x) for n, g, e, x in zip(names, got, eager, exact, strict=True)))
+    names = [o.name for o in compiled.outputs]
+    return tuple(compare(n, g, e, x) for n, g, e, x in zip(names, got, eager, exact, strict=True))
+
+
+def _at_sizes(compiled: Model, program: Any, case: SizedInputs) -> CheckedCase:
+    try:
+        with torch.no_grad():
+            _module(program)(*_copied(case.args), **_copied(case.kwargs))
+    except Exception as error:  # the model's own code: anything may come of sizes that it was not meant for
+        return CheckedCase(case.sizes, (), (str(error).strip().splitlines() or [type(error).__name__])[0])
+    return CheckedCase(case.sizes, _compare_run(compiled, program, case.args, case.kwargs))
+
+
+def _module(program: Any) -> torch.nn.Module:
+    """The program as a module. Its buffers are its own, so that a run leaves the program's state alone."""
+    try:
+        module: torch.nn.Module = program.module(check_guards=False)
+    except TypeError:  # an older torch
+        module = program.module()
+    own: dict[int, torch.Tensor] = {}  # one buffer may have several names
+    for part in module.modules():
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                part._buffers[name] = own.setdefault(id(buffer), buffer.detach().clone())
+    return module
 
 
 def _copied(value: Any, dtype: torch.dtype | None = None) -> Any:
@@ -95,11 +156,7 @@ def _copied(value: Any, dtype: torch.dtype | None = None) -> Any:
 
 def _in_double(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
-        module = program.module(check_guards=False)
-    except TypeError:  # an older torch
-        module = program.module()
-    try:
-        return copy.deepcopy(module).double()(*_copied(args, torch.float64), **_copied(kwargs, torch.float64))
+        return copy.deepcopy(_module(program)).double()(*_copied(args, torch.float64), **_copied(kwargs, torch.float64))
     except Exception as error:  # dtypes written into the program: anything may come of it
         _LOG.info("the program does not run in float64 (%s); comparing with eager", error)
         return None
