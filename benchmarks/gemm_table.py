@@ -1,10 +1,11 @@
-"""The f32 GEMM table: ours against torch's linear + activation, hot and cold weights, one and two threads.
+"""The f32 GEMM table: ours against torch's linear + activation, hot and cold weights, one and two threads; and attention's.
 
 Every row is the median of interleaved rounds, so that other load on the machine meets both sides; the ratio is the figure to read. One thread is
 measured in CPU time, two by the wall clock.
 Cold rows go through 20 weight matrices in turn: what a model does, and what a hot loop hides.
 
-    python benchmarks/gemm_table.py [--rounds 7] [--threads 1,2] [--only 128,768] [--json]
+    python benchmarks/gemm_table.py [--rounds 7] [--threads 1,2] [--only 128,768] [--attention] [--json]
+    python benchmarks/gemm_table.py --write docs/gemm-table.md
 """
 
 import argparse
@@ -16,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import date
 
 import torch
 
@@ -212,6 +214,67 @@ def measure_attention(lib: ctypes.CDLL, batch: int, heads: int, queries: int, ke
     }
 
 
+def gemm_rows(lib: ctypes.CDLL, threads: list[int], only: str, rounds: int) -> Iterator[dict]:
+    for m, k, n, activation in SHAPES:
+        if f"{m},{k},{n}".startswith(only):
+            for count in threads:
+                for cold in (False, True):
+                    if not cold or k * n >= 1 << 16:  # a small matrix is hot anyway
+                        yield measure(lib, m, k, n, activation, count, cold, rounds)
+
+
+def attention_rows(lib: ctypes.CDLL, threads: list[int], rounds: int) -> Iterator[dict]:
+    for shape in ATTENTION:
+        for count in threads:
+            yield measure_attention(lib, *shape, count, rounds)
+
+
+def name_of(row: dict) -> str:
+    if "queries" in row:
+        return " ".join([",".join(str(row[key]) for key in ("batch", "heads", "queries", "keys", "dim")), row["kind"]]).strip()
+    return " ".join([f"{row['m']},{row['k']},{row['n']}", row["activation"], "cold" if row["cold"] else "hot"]).replace("  ", " ")
+
+
+def line_of(row: dict) -> str:
+    return (
+        f"{name_of(row):>26} T={row['threads']} {row['ours_us']:9.2f} us  torch {row['torch_us']:9.2f} us  {row['ours_gflops']:6.1f} GF/s  "
+        f"ratio {row['ratio']:5.2f}  max error {row['max_error']:.1e}"
+    )
+
+
+def table_of(rows: list[dict], title: str) -> list[str]:
+    lines = [f"| {title} | threads | sealift us | torch us | GF/s | torch / sealift | max error |", "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        cells = [name_of(row), row["threads"], f"{row['ours_us']:.1f}", f"{row['torch_us']:.1f}", f"{row['ours_gflops']:.1f}", f"{row['ratio']:.2f}"]
+        lines.append("| " + " | ".join(map(str, [*cells, f"{row['max_error']:.0e}"])) + " |")
+    return lines
+
+
+def page(gemm: list[dict], attention: list[dict], isa: int, rounds: int) -> str:
+    from bench_report import describe_machine
+
+    about = describe_machine()
+    by_threads = ", ".join(f"{t} threads {min(r['ratio'] for r in gemm if r['threads'] == t):.2f}" for t in sorted({r["threads"] for r in gemm}))
+    return "\n".join(
+        [
+            "# GEMM and attention",
+            "",
+            f"Written by `python benchmarks/gemm_table.py {' '.join(sys.argv[1:])}` on {about['machine']}, {date.today()}, {about['versions']}; "
+            f"the code of {('baseline', 'AVX2', 'AVX-512')[isa]}.",
+            "",
+            f"Medians of {rounds} interleaved rounds with a pause between the sides; the last but one column is the median of the rounds' ratios. One thread is",
+            "measured in CPU time, two by the wall clock. Cold rows go through 20 weight matrices in turn, as a model does.",
+            "",
+            f"torch's side is `linear` and the activation (MKL), and `scaled_dot_product_attention`. The smallest ratio of a GEMM: {by_threads}.",
+            "",
+            *table_of(gemm, "GEMM: M,K,N, activation, weights"),
+            "",
+            *table_of(attention, "attention: batch, heads, queries, keys, head size"),
+            "",
+        ]
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
@@ -220,39 +283,22 @@ def main() -> int:
     parser.add_argument("--isa", type=int, default=best_isa(), help="0 baseline, 1 AVX2, 2 AVX-512")
     parser.add_argument("--attention", action="store_true", help="attention against torch's scaled_dot_product_attention instead")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", type=pathlib.Path, help="a page with both tables")
     args = parser.parse_args()
-    rows = []
+    threads = [int(t) for t in args.threads.split(",")]
+    found: dict[str, list[dict]] = {"gemm": [], "attention": []}
     with tempfile.TemporaryDirectory() as folder:
         lib = build(args.isa, folder)
-        for shape in ATTENTION if args.attention else []:
-            for threads in map(int, args.threads.split(",")):
-                row = measure_attention(lib, *shape, threads, args.rounds)
-                rows.append(row)
+        wanted = {"gemm": gemm_rows(lib, threads, args.only, args.rounds), "attention": attention_rows(lib, threads, args.rounds)}
+        for kind in ["gemm", "attention"] if args.write else ["attention"] if args.attention else ["gemm"]:
+            for row in wanted[kind]:
+                found[kind].append(row)
                 if not args.json:
-                    print(
-                        f"b,h,s,t,d {shape!s:>38} T={threads} {row['ours_us']:9.2f} us  torch {row['torch_us']:9.2f} us  {row['ours_gflops']:6.1f} GF/s  "
-                        f"ratio {row['ratio']:5.2f}  max error {row['max_error']:.1e}",
-                        flush=True,
-                    )
-        if not args.json and not args.attention:
-            print(f"{'M,K,N':>15} {'act':>5} {'T':>2} {'':>5} {'ours us':>9} {'torch us':>9} {'GF/s':>6} {'ratio':>6}  max error")
-        for m, k, n, activation in [] if args.attention else SHAPES:
-            if not f"{m},{k},{n}".startswith(args.only):
-                continue
-            for threads in map(int, args.threads.split(",")):
-                for cold in (False, True):
-                    if cold and k * n < 1 << 16:
-                        continue
-                    row = measure(lib, m, k, n, activation, threads, cold, args.rounds)
-                    rows.append(row)
-                    if not args.json:
-                        print(
-                            f"{f'{m},{k},{n}':>15} {activation:>5} {threads:>2} {'cold' if cold else 'hot':>5} {row['ours_us']:9.2f} {row['torch_us']:9.2f} "
-                            f"{row['ours_gflops']:6.1f} {row['ratio']:6.2f}  {row['max_error']:.1e}",
-                            flush=True,
-                        )
+                    print(line_of(row), flush=True)
     if args.json:
-        json.dump(rows, sys.stdout, indent=1)
+        json.dump(found["gemm"] + found["attention"], sys.stdout, indent=1)
+    if args.write:
+        args.write.write_text(page(found["gemm"], found["attention"], args.isa, args.rounds))
     return 0
 
 
