@@ -45,7 +45,8 @@ def top(store: Store, question: Question) -> pa.Table:
     p50_ns, p90_ns, p99_ns with their bounds. `self_ns` is null where no point knew it."""
     if question.order not in ORDERS:
         raise QuestionError(f"order {question.order!r}; help: one of {', '.join(ORDERS)}")
-    totals = store.totals(question.selection()).to_pylist()
+    # Without keys SQL answers one row even for nothing: of nulls.
+    totals = [r for r in store.totals(question.selection()).to_pylist() if r["count"] is not None]
     quantiles = {tuple(str(r[k]) for k in question.by): r for r in _quantile_rows(store, question.selection(), totals)}
     everything = sum(r["total_ns"] for r in totals)
     rows = [_summary(r, everything) | _only_quantiles(quantiles.get(tuple(str(r[k]) for k in question.by))) for r in totals]
