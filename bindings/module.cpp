@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "crc32c.h"
+#include "fleet.h"
 #include "model.h"
 #include "observe.h"
 #include "peak.h"
@@ -305,4 +306,5 @@ NB_MODULE(_runtime, m) {
   m.def("machine_isas", [] { return sealift_machine_isas(); });
   m.def("version", [] { return sealift_version(); });
   bind_observe(m);
+  bind_fleet(m);
 }

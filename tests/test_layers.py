@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "build": {"targets", "diag"},
     "package": {"diag"},
     "observe": {"diag", "_runtime"},
-    "fleet": {"observe", "diag"},
+    "fleet": {"observe", "diag", "_runtime"},
 }
 TORCH_FOLDERS = {"frontend", "torch_bridge"}
 TORCH_FILES = {"observe/torch.py", "check_package.py", "other_sizes.py", "bisect_kernels.py"}  # only imported where torch's own objects are handled

@@ -55,11 +55,11 @@ def assert_same(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
         assert found[key][1] == buckets
 
 
-@given(st.lists(row, min_size=1, max_size=40), st.sampled_from([10, 60, 3600]), st.sampled_from([1, 3, 1000]))
+@given(st.lists(row, min_size=1, max_size=40), st.sampled_from([10, 60, 3600]))
 @settings(max_examples=150, deadline=None)
-def test_merge_adds(made: list[Any], step: int, chunk: int) -> None:
+def test_merge_adds(made: list[Any], step: int) -> None:
     rows = rows_of(made)
-    merged = merge(rows, step, chunk=chunk)
+    merged = merge(rows, step)
     expected, found = by_key(rows, step), by_key(merged, step)
     assert len(merged) == len(expected)
     assert_same(found, expected)
