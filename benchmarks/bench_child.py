@@ -1,7 +1,9 @@
 """The processes that make bench starts; each prints JSON lines on stdout.
 
-bench_child.py export MODEL DIRECTORY            program.pt2, inputs.npz, eager.npz, exact.npz (the model in float64)
-bench_child.py prepare ENGINE DIRECTORY TARGET   seconds that making it took
+bench_child.py export MODEL DIRECTORY            program.pt2; fixed.pt2, without dynamic sizes, if that has any; inputs.npz, eager.npz, exact.npz (the
+                                                 model in float64)
+bench_child.py prepare ENGINE DIRECTORY PROGRAM TARGET
+                                                 seconds that making it of PROGRAM took
 bench_child.py first ENGINE DIRECTORY TARGET     one answer, to be timed from outside
 bench_child.py serve ENGINE DIRECTORY TARGET THREADS ANSWERS.npz
                                                  the first answers into a file; then for each line on stdin, a round of calls"""
@@ -55,16 +57,20 @@ def read_inputs(directory: Path) -> list[Any]:
 
 def export(model: str, place: str) -> None:
     import torch
-    from bench_models import MEASURED, all_cases
+    from bench_models import case_of
 
-    case, directory = all_cases()[model], Path(place)
+    from sealift.frontend import export_module
+
+    (case, which), directory = case_of(model), Path(place)
     missing = case.missing()
     if missing:
         raise ModuleNotFoundError(f"pip install {' '.join(missing)}")
     module, arguments, dynamic_shapes = case.build()
-    program = torch.export.export(module, arguments[0], dynamic_shapes=dynamic_shapes)
+    measured = arguments[which]
+    program = export_module(module, arguments[0] if dynamic_shapes else measured, dynamic_shapes=dynamic_shapes)
     torch.export.save(program, directory / "program.pt2")
-    measured = arguments[MEASURED.get(model, 0)]
+    if dynamic_shapes:
+        torch.export.save(torch.export.export(case.build()[0], measured), directory / "fixed.pt2")
     save(directory / "inputs.npz", [a.numpy() for a in measured])
     with torch.no_grad():
         save(directory / "eager.npz", leaves(case.build()[0](*(a.clone() for a in measured))))
@@ -73,8 +79,8 @@ def export(model: str, place: str) -> None:
     print(json.dumps({"note": case.note}))
 
 
-def prepare(engine: str, directory: str, target: str) -> None:
-    print(json.dumps({"seconds": ENGINES[engine].prepare(Path(directory), Path(target))}))
+def prepare(engine: str, directory: str, program: str, target: str) -> None:
+    print(json.dumps({"seconds": ENGINES[engine].prepare(Path(directory) / program, Path(target))}))
 
 
 def first(engine: str, directory: str, target: str) -> None:

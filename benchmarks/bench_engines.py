@@ -17,7 +17,7 @@ Call = Callable[[], Any]
 @dataclass(frozen=True)
 class Engine:
     """in_peers: it lives in the peers' environment.  suffix: of what is shipped; "" where nothing is.
-    prepare: (directory of the model, target) -> seconds.  load: (directory, target, threads, inputs as NumPy arrays) -> the call."""
+    prepare: (exported program, target) -> seconds.  load: (directory, target, threads, inputs as NumPy arrays) -> the call."""
 
     name: str
     title: str
@@ -27,22 +27,22 @@ class Engine:
     load: Callable[[Path, Path, int, Sequence[Any]], Call]
 
 
-def _program(directory: Path) -> Any:
+def _load_program(path: Path) -> Any:
     import torch
 
-    return torch.export.load(directory / "program.pt2")
+    return torch.export.load(path)
 
 
 # ---- sealift ---------------------------------------------------------------------------------------------------------------------
 
 
-def _prepare_sealift(directory: Path, target: Path) -> float:
+def _prepare_sealift(program: Path, target: Path) -> float:
     import sealift.frontend
     import sealift.pipeline
 
-    program = _program(directory)
+    exported = _load_program(program)
     start = time.perf_counter()
-    sealift.pipeline.compile(program, target)
+    sealift.pipeline.compile(exported, target)
     return time.perf_counter() - start
 
 
@@ -63,16 +63,16 @@ def _tensors(inputs: Sequence[Any], threads: int) -> list[Any]:
     return [torch.from_numpy(a) for a in inputs]
 
 
-def _prepare_nothing(directory: Path, target: Path) -> float:
+def _prepare_nothing(program: Path, target: Path) -> float:
     return 0.0
 
 
 def _load_eager(directory: Path, target: Path, threads: int, inputs: Sequence[Any]) -> Call:
     import torch
-    from bench_models import all_cases
+    from bench_models import case_of
 
     tensors = _tensors(inputs, threads)
-    module = all_cases()[directory.name].build()[0]
+    module = case_of(directory.name)[0].build()[0]
 
     def call() -> Any:
         with torch.inference_mode():
@@ -82,15 +82,15 @@ def _load_eager(directory: Path, target: Path, threads: int, inputs: Sequence[An
 
 
 def _prepare_aoti(tuned: bool) -> Callable[[Path, Path], float]:
-    def prepare(directory: Path, target: Path) -> float:
+    def prepare(program: Path, target: Path) -> float:
         import torch._inductor
         import torch._inductor.compile_fx
         import torch._inductor.package
 
-        program = _program(directory)
+        exported = _load_program(program)
         options = {"freezing": True, "max_autotune": True} if tuned else {}
         start = time.perf_counter()
-        torch._inductor.aoti_compile_and_package(program, package_path=str(target), inductor_configs=options)
+        torch._inductor.aoti_compile_and_package(exported, package_path=str(target), inductor_configs=options)
         return time.perf_counter() - start
 
     return prepare
@@ -107,12 +107,12 @@ def _load_aoti(directory: Path, target: Path, threads: int, inputs: Sequence[Any
 # ---- the peers -------------------------------------------------------------------------------------------------------------------
 
 
-def _prepare_onnx(directory: Path, target: Path) -> float:
+def _prepare_onnx(program: Path, target: Path) -> float:
     import torch
 
-    program = _program(directory)
+    exported = _load_program(program)
     start = time.perf_counter()
-    torch.onnx.export(program, dynamo=True, verbose=False).save(str(target), external_data=False)
+    torch.onnx.export(exported, dynamo=True, verbose=False).save(str(target), external_data=False)
     return time.perf_counter() - start
 
 
@@ -129,12 +129,12 @@ def _load_onnxruntime(directory: Path, target: Path, threads: int, inputs: Seque
     return lambda: session.run(None, feed)
 
 
-def _prepare_openvino(directory: Path, target: Path) -> float:
+def _prepare_openvino(program: Path, target: Path) -> float:
     import openvino
 
-    program = _program(directory)
+    exported = _load_program(program)
     start = time.perf_counter()
-    openvino.save_model(openvino.convert_model(program), str(target), compress_to_fp16=False)
+    openvino.save_model(openvino.convert_model(exported), str(target), compress_to_fp16=False)
     return time.perf_counter() - start
 
 
@@ -156,13 +156,13 @@ def _load_openvino(directory: Path, target: Path, threads: int, inputs: Sequence
     return call
 
 
-def _prepare_executorch(directory: Path, target: Path) -> float:
+def _prepare_executorch(program: Path, target: Path) -> float:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    program = _program(directory)
+    exported = _load_program(program)
     start = time.perf_counter()
-    lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
+    lowered = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch()
     target.write_bytes(lowered.buffer)
     return time.perf_counter() - start
 

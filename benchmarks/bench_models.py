@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from tests.models.cases import ModelCase  # noqa: E402
 from tests.models.generative import Generative  # noqa: E402
 
 TITLES = {"mlp": "MLP 10-16-1, batch 8", "minilm": "all-MiniLM-L6-v2, 1 x 128", "bert_base": "BERT-base, 1 x 128"}
-MEASURED = {"minilm": 1}  # which of a case's arguments; else the first, which it is exported with
+MEASURED = {"minilm": 1, "lstm_tagger_large": 1, "gru_tagger_large": 1}  # which of a case's arguments; else the first, which it is exported with
+SIZES = {"dlrm_26": {"dlrm_26_batch_1": 1, "dlrm_26_batch_32": 2, "dlrm_26_batch_256": 3}}  # models measured at several of their arguments
 PROMPT, POSITION = 128, 127  # tokens of a measured prompt; where in the cache a measured step is
 
 
@@ -43,6 +45,19 @@ def all_cases() -> dict[str, ModelCase]:
                         if variable.endswith("_SMALL"):
                             _SMALL.add(case.name)
     return found
+
+
+def measured_cases() -> dict[str, ModelCase]:
+    """What make bench measures: the full cases, those of SIZES once a size."""
+    return {name: replace(case, name=name) for whole, case in full_cases().items() for name in SIZES.get(whole, (whole,))}
+
+
+def case_of(measured: str) -> tuple[ModelCase, int]:
+    """The case behind a name of measured_cases(), and which of its arguments is measured."""
+    for whole, sizes in SIZES.items():
+        if measured in sizes:
+            return all_cases()[whole], sizes[measured]
+    return all_cases()[measured], MEASURED.get(measured, 0)
 
 
 def full_cases() -> dict[str, ModelCase]:

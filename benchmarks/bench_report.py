@@ -111,6 +111,8 @@ def failures(results: Results) -> str:
         for engine, found in entry.get("engines", {}).items():
             if "failed" in found:
                 lines.append(f"- {title(model)}, {ENGINES[engine].title}: `{_cell(found['failed'])}`")
+            elif "fixed_sizes" in found:
+                lines.append(f"- {title(model)}, {ENGINES[engine].title}: measured with the sizes fixed; dynamic: `{_cell(found['fixed_sizes'])}`")
     return "\n".join(lines) or "None."
 
 

@@ -36,6 +36,7 @@ def try_model(name: str) -> dict[str, Any]:
     from bench_models import all_cases
 
     import sealift
+    from sealift.frontend import export_module
     from sealift.pipeline import compile
 
     case = all_cases()[name]
@@ -44,7 +45,7 @@ def try_model(name: str) -> dict[str, Any]:
         return {"note": case.note, "failed": f"not tried: pip install {' '.join(missing)}"}
     module, arguments, dynamic_shapes = case.build()
     found: dict[str, Any] = {"note": case.note, "parameters": sum(p.numel() for p in module.parameters())}
-    program = torch.export.export(copy.deepcopy(module), arguments[0], dynamic_shapes=dynamic_shapes)
+    program = export_module(copy.deepcopy(module), arguments[0], dynamic_shapes=dynamic_shapes)
     with tempfile.TemporaryDirectory(prefix="sealift_models_") as directory:
         start = time.perf_counter()
         path = compile(program, Path(directory) / f"{name}.pt2", options=sealift.Options(cache_dir=""))

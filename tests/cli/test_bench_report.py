@@ -25,12 +25,13 @@ def report() -> Any:
 
 SEALIFT = {"compile_s": [2.0, 3.0, 1.0], "bytes": 200_000, "calls": {"1": [1e-3, 3e-3, 2e-3]}, "first_s": [0.2], "rss_mb": 50.0, "error_ratio": 0.5}
 AOTI = {"compile_s": [30.0], "bytes": 1_500_000, "calls": {"1": [4e-3]}, "first_s": [3.0], "rss_mb": 300.0, "error_ratio": 0.25}
+FIXED = {"calls": {"1": [8e-3]}, "fixed_sizes": "AssertionError: batch"}
 RESULTS = {
     "machine": "a machine",
     "versions": "some versions",
     "rounds": 3,
     "models": {
-        "mlp": {"engines": {"sealift": SEALIFT, "aoti": AOTI, "executorch": {"failed": "RuntimeError: `no` kernel"}}},
+        "mlp": {"engines": {"sealift": SEALIFT, "aoti": AOTI, "executorch": {"failed": "RuntimeError: `no` kernel"}, "openvino": FIXED}},
         "gone": {"engines": {}, "failed": "ModuleNotFoundError: pip install it"},
     },
     "c": {"first_sealift": 3e-3, "first_floor": 1e-3, "first_aoti": 0.3, "c_call_1": 3e-7, "c_call_2": 4e-7},
@@ -39,15 +40,16 @@ RESULTS = {
 
 def test_the_page_says_what_was_measured(report: Any) -> None:
     page = report.page(RESULTS, "make bench", "How.", "p.svg")
-    assert "| MLP 10-16-1, batch 8 | 2.00 ms | 2.00x (4.00 ms) | fails |" in page  # medians, and the peer over sealift
-    assert "| MLP 10-16-1, batch 8 | 2.00 s | 15.00x (30.00 s) | fails |" in page
-    assert "| MLP 10-16-1, batch 8 | 0.5 | 0.25 | fails |" in page
+    assert "| MLP 10-16-1, batch 8 | 2.00 ms | 2.00x (4.00 ms) | 4.00x (8.00 ms) | fails |" in page  # medians, and the peer over sealift
+    assert "| MLP 10-16-1, batch 8 | 2.00 s | 15.00x (30.00 s) |  | fails |" in page
+    assert "| MLP 10-16-1, batch 8 | 0.5 | 0.25 |  | fails |" in page
     assert "300.00 ms (100.0x)" in page and "![" in page
 
 
 def test_failures_stand_with_their_reasons(report: Any) -> None:
     page = report.page(RESULTS, "make bench", "How.", "p.svg")
     assert "- MLP 10-16-1, batch 8, ExecuTorch XNNPACK: `RuntimeError: 'no' kernel`" in page
+    assert "- MLP 10-16-1, batch 8, OpenVINO f32: measured with the sizes fixed; dynamic: `AssertionError: batch`" in page
     assert "- gone: not measured: `ModuleNotFoundError: pip install it`" in page
 
 
@@ -63,8 +65,10 @@ def test_readmes_table_is_written_between_its_marks(report: Any, tmp_path: Path)
 def test_every_model_case_is_found() -> None:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        from bench_models import all_cases, full_cases
+        from bench_models import all_cases, case_of, full_cases, measured_cases
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
     assert {"mlp", "minilm", "bert_base"} <= set(full_cases()) <= set(all_cases())
     assert not any(name.endswith("_small") for name in full_cases())
+    assert {case_of(name)[0].name for name in measured_cases()} == set(full_cases())
+    assert len({case_of(f"dlrm_26_batch_{n}") for n in (1, 32, 256)}) == 3

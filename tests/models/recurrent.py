@@ -44,7 +44,7 @@ class Dlrm(torch.nn.Module):
 
     def __init__(self, tables: int, rows: int, width: int, dense: int, bottom: int, top: int) -> None:
         super().__init__()
-        self.tables = torch.nn.ModuleList(torch.nn.EmbeddingBag(rows, width, mode="sum", include_last_offset=True) for _ in range(tables))
+        self.tables = torch.nn.ModuleList(torch.nn.EmbeddingBag(rows, width, mode="sum") for _ in range(tables))
         self.bottom = torch.nn.Sequential(torch.nn.Linear(dense, bottom), torch.nn.ReLU(), torch.nn.Linear(bottom, width), torch.nn.ReLU())
         pairs = torch.tril_indices(tables + 1, tables + 1, offset=-1)
         self.register_buffer("rows", pairs[0])
@@ -58,7 +58,7 @@ class Dlrm(torch.nn.Module):
         )
 
     def forward(self, dense: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
-        """dense [batch, features]; indices [tables, count]; offsets [tables, batch + 1]"""
+        """dense [batch, features]; indices [tables, count]; offsets [tables, batch]: where each row's bag begins"""
         below = self.bottom(dense)
         bags = [table(indices[k], offsets[k]) for k, table in enumerate(self.tables)]
         features = torch.stack([below, *bags], dim=1)
@@ -122,7 +122,7 @@ def dlrm_inputs(tables: int, rows: int, dense: int, batch: int, bag: int, seed: 
     lengths = torch.randint(0, 2 * bag + 1, (tables, batch), generator=generator)
     lengths[:, 0] += batch * bag + 1 - lengths.sum(1).clamp(max=batch * bag + 1)
     ends = lengths.cumsum(1)
-    offsets = torch.cat([torch.zeros(tables, 1, dtype=torch.int64), ends], 1).clamp(max=batch * bag + 1)
+    offsets = torch.cat([torch.zeros(tables, 1, dtype=torch.int64), ends[:, :-1]], 1).clamp(max=batch * bag + 1)
     return randn(batch, dense, seed=seed), ids(tables, batch * bag + 1, high=rows, seed=seed), offsets
 
 
@@ -165,7 +165,7 @@ def _dlrm(tables: int, rows: int, width: int, top: int, batches: tuple[int, ...]
     count = Dim("count", min=1, max=1 << 20)
     inputs = [dlrm_inputs(tables, rows, 13, b, 5, seed=b) for b in batches]
     batch = Dim("batch", min=1, max=8192)
-    return model, inputs, {"dense": {0: batch}, "indices": {1: count}, "offsets": {1: batch + 1}}
+    return model, inputs, {"dense": {0: batch}, "indices": {1: count}, "offsets": {1: batch}}
 
 
 SMALL = (
@@ -180,6 +180,6 @@ SMALL = (
 LARGE = (
     ModelCase("lstm_tagger_large", lambda: _tagger("LSTM", 20000, 128, 256, 2, ((2, 16), (1, 128), (32, 128), (5, 300))), "20,000 words, 256 units"),
     ModelCase("gru_tagger_large", lambda: _tagger("GRU", 20000, 128, 256, 2, ((2, 16), (1, 128), (32, 128))), "20,000 words, 256 units"),
-    ModelCase("dlrm_26", lambda: _dlrm(26, 20000, 64, 256, (4, 1, 128, 2048)), "26 tables of 20,000 x 64"),
+    ModelCase("dlrm_26", lambda: _dlrm(26, 20000, 64, 256, (4, 1, 32, 256, 2048)), "26 tables of 20,000 x 64"),
 )
 CASES = SMALL + LARGE
