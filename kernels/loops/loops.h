@@ -121,17 +121,45 @@ template <class C, class T, class V, class F> SEALIFT_INLINE V fold_lanes(V star
   return C::join(C::join(acc0, acc1), C::join(acc2, acc3));
 }
 
-// Running results: out[l] is `before` joined with lanes 0 .. l, one after another; `before` becomes the last. Each is stored as soon as it is
-// known: a vector made of them again would wait for all of them to reach the cache.
+// a + b, integers wrapping.
+template <class T> SEALIFT_INLINE PartOf<T> add_parts(PartOf<T> a, PartOf<T> b) {
+  if constexpr (Element<T>::is_float) return a + b;
+  else return (PartOf<T>)((UnsignedPart<T>)a + (UnsignedPart<T>)b);
+}
+// part[l] + part[l - shift]; what lies before the first is 0.
+template <class T, int shift, int... I> SEALIFT_INLINE PartOf<T> add_shifted(PartOf<T> part, Indices<I...>) {
+  return add_parts<T>(part, __builtin_shufflevector(PartOf<T>{}, part, (I < shift ? I : int(sizeof...(I)) + I - shift)...));
+}
+template <class T> SEALIFT_INLINE PartOf<T> running_sums(PartOf<T> part) {
+  constexpr int n = Vec<T>::kPartLanes;
+  if constexpr (n > 1) part = add_shifted<T, 1>(part, FirstIndices<n>{});
+  if constexpr (n > 2) part = add_shifted<T, 2>(part, FirstIndices<n>{});
+  if constexpr (n > 4) part = add_shifted<T, 4>(part, FirstIndices<n>{});
+  if constexpr (n > 8) part = add_shifted<T, 8>(part, FirstIndices<n>{});
+  if constexpr (n > 16) part = add_shifted<T, 16>(part, FirstIndices<n>{});
+  if constexpr (n > 32) part = add_shifted<T, 32>(part, FirstIndices<n>{});
+  return part;
+}
+
+// Running results: out[l] is `before` joined with lanes 0 .. l; `before` becomes the last. Where the order of a sum does not show (integers, f32
+// in f64) the sums are made within a register first, and a step waits for one addition, not for one a lane. Others go lane after lane, and each
+// is stored as soon as it is known: a vector made of them again would wait for all of them to reach the cache.
 template <class C, class S, class T, class L> SEALIFT_INLINE void scan_lanes(S *out, T &before, Vec<T> v, L lanes) {
-  T at[kLanes], running = before;
-  store(at, v);
-  for (int64_t l = 0; l < count(lanes); ++l) {
-    running = C::join_one(running, at[l]);
-    if constexpr (is_same<S, T>) out[l] = running;
-    else store_one(out + l, splat<T>(running));
+  if constexpr (is_same<C, Sum> && (!Element<T>::is_float || (is_same<T, double> && is_same<S, float>))) {
+    SEALIFT_EACH_PART(Vec<T>::kParts, const PartOf<T> sums = running_sums<T>(v.part[i]); v.part[i] = add_parts<T>(before - PartOf<T>{}, sums);
+                      before = Sum::join_one(before, sums[Vec<T>::kPartLanes - 1]));
+    store(out, cast<ComputeOf<S>>(v), lanes);
+  } else {
+    T at[kLanes], running = before;
+    store(at, v);
+    for (int64_t l = 0; l < count(lanes); ++l) {
+      running = C::join_one(running, at[l]);
+      if constexpr (is_same<S, T>) out[l] = running;
+      else if constexpr (is_same<S, float>) out[l] = static_cast<float>(running);
+      else store_one(out + l, splat<T>(running));
+    }
+    before = running;
   }
-  before = running;
 }
 
 // The winner so far and its position: the first of equals, NaN before all.

@@ -313,9 +313,9 @@ class Builder:
         self.stages.append(Reduce(out, axes, over, combine, value))
         return whole(out)
 
-    def scan(self, combine: Combine, t: Tensor, along: int) -> Tensor:
-        """Inclusive prefix combination along one dimension."""
-        out = self.new_buffer(t.shape, t.dtype)
+    def scan(self, combine: Combine, t: Tensor, along: int, dtype: DType | None = None) -> Tensor:
+        """Inclusive prefix combination along one dimension. dtype: of what is stored (f32 of an f64 tensor), t's by default."""
+        out = self.new_buffer(t.shape, dtype or t.dtype)
         axes = self.axes(t.shape)
         self.stages.append(Scan(out, axes, axes[along], combine, t.at(tuple(a.dim for a in axes))))
         return whole(out)

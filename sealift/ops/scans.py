@@ -15,7 +15,8 @@ def _running(b: Builder, combine: Combine, self: Tensor, dim: int, dtype: DType 
     if self.rank == 0:
         return t
     wide = DType.F64 if result is DType.F32 else result.compute
-    return b.cast(b.scan(combine, b.cast(t, wide), normalize_dim(dim, self.rank)), result)
+    stored = result if wide is DType.F64 else wide
+    return b.cast(b.scan(combine, b.cast(t, wide), normalize_dim(dim, self.rank), stored), result)
 
 
 @op("aten.cumsum.default", samples="cumsum", rtol=1e-5, atol=1e-6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sealift.ir.dim import ONE, ZERO
-from sealift.ir.loop.expr import Buffer, Expr, Load, rewrite
+from sealift.ir.loop.expr import Buffer, Expr, Load, cast, rewrite
 from sealift.ir.loop.rewrite import map_expressions
 from sealift.ir.loop.types import Axis, Call, Kernel, Loops, Map, Reduce, Scan, Stage, outputs_of
 
@@ -46,7 +46,7 @@ def _drop(stage: Stage, squeezed: dict[str, Buffer]) -> Stage:
     if isinstance(stage, Call):
         return stage
     if isinstance(stage, Scan) and stage.along.extent == ONE:  # the prefix of one element is that element
-        stage = Map(stage.out, stage.axes, tuple(ZERO if a.extent == ONE else a.dim for a in stage.axes), stage.value)
+        stage = Map(stage.out, stage.axes, tuple(ZERO if a.extent == ONE else a.dim for a in stage.axes), cast(stage.value, stage.out.dtype))
     out = squeezed.get(stage.out.name, stage.out)
     if isinstance(stage, Map):
         index = tuple(i for i, n in zip(stage.index, stage.out.shape) if n != ONE or stage.out.name not in squeezed)

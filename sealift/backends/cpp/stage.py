@@ -267,7 +267,8 @@ class _StageEmitter:
 
             def step() -> None:
                 self.lines.add(f"{acc} = {combine}::join({acc}, {self.value(stage.value)});")
-                self._store(stage.out, tuple(a.dim for a in stage.axes), acc)
+                stored = acc if LANE[stage.out.dtype] == lane else f"cast<{LANE[stage.out.dtype]}>({acc})"
+                self._store(stage.out, tuple(a.dim for a in stage.axes), stored)
 
             self._loops([(along, "serial")], step)
 

@@ -653,7 +653,7 @@ def _run_scan(stage: Scan, env: dict[str, Array], sizes: Mapping[str, int]) -> N
     dtype = stage.value.dtype
     accumulator = _accumulator(stage.combine, dtype)
     total = _COMBINE[stage.combine].accumulate(value.astype(accumulator), axis=stage.axes.index(stage.along))
-    out[...] = _narrow(total, dtype)
+    out[...] = _narrow(_narrow(total, dtype), stage.out.dtype)
 
 
 def _run_call(stage: Call, env: dict[str, Array], sizes: Mapping[str, int], families: Mapping[str, Naive]) -> None:

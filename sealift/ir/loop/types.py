@@ -62,7 +62,8 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Scan:
-    """for axes: out[axes] = combine of value over all positions of `along` up to this one.   `along` is one of axes."""
+    """for axes: out[axes] = combine of value over all positions of `along` up to this one.   `along` is one of axes. What is combined has
+    the value's dtype; an f32 buffer takes an f64 result, rounded."""
 
     out: Buffer
     axes: tuple[Axis, ...]

@@ -37,8 +37,8 @@ def verify(loops: Loops) -> None:
     7. in a kernel with row axes, a buffer that an earlier stage of the same kernel wrote is read, and written again, in the same row:
        entry by entry, the difference to where it was written is free of row axes, and neither is gathered;
     8. a row buffer is used in one kernel only, and has at least its row_dims dimensions;
-    9. dtypes: a Map's and a Scan's value has its buffer's, a Reduce's too (an ArgCombine writes i64); ANY and ALL are of bool, SUM and
-       PROD are not; primitives have the operands they are defined for;
+    9. dtypes: a Map's and a Scan's value has its buffer's (a Scan of f64 may write f32), a Reduce's too (an ArgCombine writes i64); ANY
+       and ALL are of bool, SUM and PROD are not; primitives have the operands they are defined for;
     10. a state's update has the state's dtype and shape; a state is of kind state, or an input that the model changes, the only written one;
     11. a stage that writes a state reads it, if at all, at the very element that it writes, and no family reads what it writes;
     12. loops that a call holds are loops by these rules, with the same sizes.
@@ -205,7 +205,8 @@ class _Checker:
 
     def combination(self, stage: Map | Reduce | Scan, combine: Combine | ArgCombine | None) -> None:
         expected = DType.I64 if isinstance(combine, ArgCombine) else stage.value.dtype
-        if stage.out.dtype is not expected:
+        is_narrowed = isinstance(stage, Scan) and (expected, stage.out.dtype) == (DType.F64, DType.F32)
+        if stage.out.dtype is not expected and not is_narrowed:
             raise self.fail(9, f"%{stage.out.name} is {stage.out.dtype}, the value {expected}")
         if combine in (Combine.ANY, Combine.ALL) and stage.value.dtype is not DType.BOOL:
             raise self.fail(9, f"{combine} of {stage.value.dtype}")
