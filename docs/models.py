@@ -32,7 +32,6 @@ TIMEOUT_S = 1800
 
 def try_model(name: str) -> dict[str, Any]:
     """Exports, compiles with an empty cache, and compares at every size. What goes wrong is an answer, too."""
-    import torch
     from bench_models import all_cases
 
     import sealift
