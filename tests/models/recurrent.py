@@ -117,13 +117,12 @@ class Equilibrium(torch.nn.Module):
 
 
 def dlrm_inputs(tables: int, rows: int, dense: int, batch: int, bag: int, seed: int) -> Arguments:
-    """Bags of 0 to 2 * bag rows."""
+    """batch * bag + 1 rows in all, cut into bags at random: some are empty."""
     generator = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(0, 2 * bag + 1, (tables, batch), generator=generator)
-    lengths[:, 0] += batch * bag + 1 - lengths.sum(1).clamp(max=batch * bag + 1)
-    ends = lengths.cumsum(1)
-    offsets = torch.cat([torch.zeros(tables, 1, dtype=torch.int64), ends[:, :-1]], 1).clamp(max=batch * bag + 1)
-    return randn(batch, dense, seed=seed), ids(tables, batch * bag + 1, high=rows, seed=seed), offsets
+    count = batch * bag + 1
+    offsets = torch.randint(0, count, (tables, batch), generator=generator).sort(dim=1).values
+    offsets[:, 0] = 0
+    return randn(batch, dense, seed=seed), ids(tables, count, high=rows, seed=seed), offsets
 
 
 def _early_exit() -> Parts:
