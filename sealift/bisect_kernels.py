@@ -156,10 +156,14 @@ class _Judge:
         nodes = self.eager.slice(name, self.known)
         try:
             eager = self.eager.run(nodes, name, self.known, self.sizes, in_double=False)
-            exact = self.eager.run(nodes, name, self.known, self.sizes, in_double=True) if eager.is_floating_point() else eager
+            exact = self.eager.run(nodes, name, self.known, self.sizes, in_double=True) if eager.is_floating_point() or eager.is_complex() else eager
         except NotRunnable:
             return
         got = _tensor(array.copy(), place.dtype)
+        if eager.is_complex() and not got.is_complex():  # kernels hold complex numbers as pairs
+            if got.shape[-1:] != (2,):
+                return
+            got = torch.view_as_complex(got.contiguous())
         compared = [(compare(name, aligned, eager, exact, self.slack), aligned) for aligned in _shaped(got, eager.shape)]
         if not compared:  # kept in a shape of the compiler's own
             return
@@ -276,7 +280,7 @@ def _torch_arg(arg: Arg, env: Mapping[str, torch.Tensor], sizes: Mapping[str, in
 
 
 def _wide(t: torch.Tensor) -> torch.Tensor:
-    return t.double() if t.is_floating_point() else t
+    return t.double() if t.is_floating_point() else t.to(torch.complex128) if t.is_complex() else t
 
 
 def _tensor(array: Any, dtype: DType) -> torch.Tensor:
@@ -286,6 +290,6 @@ def _tensor(array: Any, dtype: DType) -> torch.Tensor:
 
 
 def _array(t: torch.Tensor) -> Array:
-    contiguous = t.detach().contiguous()
+    contiguous = t.detach().resolve_conj().resolve_neg().contiguous()
     array: Array = contiguous.view(torch.int16).numpy().view("uint16") if t.dtype is torch.bfloat16 else contiguous.numpy()
     return array

@@ -472,6 +472,13 @@ sealift_status Container::describe(TensorHandle tensor, const char *kind, const 
   for (int32_t known = 0; known < NUM_DTYPES; ++known) {
     if (shim_.dtypes[known] == dtype) type = dlpack_dtype(known);
   }
+  const bool is_complex = type.code == kDLComplex;
+  const bool is_lazy = ((is_complex || type.code == kDLFloat) && shim_.is_neg != nullptr && shim_.is_neg(tensor)) ||
+                       (is_complex && shim_.is_conj != nullptr && shim_.is_conj(tensor));
+  if (is_lazy) {
+    return fail(err, SEALIFT_ERROR_DTYPE, "%s '%s' is a view that torch negates or conjugates when it is read; help: pass x.resolve_neg().resolve_conj()",
+                kind, name);
+  }
   *described = DLTensor{data, DLDevice{on_cpu ? kDLCPU : kDLExtDev, 0}, static_cast<int32_t>(rank), type, sizes, strides, 0};
   return SEALIFT_OK;
 }

@@ -67,6 +67,8 @@ sealift_status bind_torch(TorchShim &shim, void *caller, ErrorText err) {
   }
   bind(torch, "_ZN2at18hasGlobalCallbacksEv", shim.has_global_callbacks);
   bind(torch, "_ZN2at23hasThreadLocalCallbacksEv", shim.has_thread_local_callbacks);
+  bind(torch, "_ZN2at4_ops6is_neg4callERKNS_6TensorE", shim.is_neg);
+  bind(torch, "_ZN2at4_ops7is_conj4callERKNS_6TensorE", shim.is_conj);
   // operator new from the global scope first: a program may have replaced it, and its operator delete will free what we make.
   void *cxx = dlopen("libstdc++.so.6", RTLD_NOLOAD | RTLD_LAZY);
   if (!bind(RTLD_DEFAULT, "_Znwm", shim.operator_new) && cxx != nullptr) bind(cxx, "_Znwm", shim.operator_new);

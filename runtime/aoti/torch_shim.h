@@ -30,6 +30,8 @@ struct TorchShim {
   int32_t (*aoti_record_function_end)(RecordFunctionHandle);
   bool (*has_global_callbacks)();  // at::hasGlobalCallbacks(), at::hasThreadLocalCallbacks(): whether a profiler listens
   bool (*has_thread_local_callbacks)();
+  bool (*is_neg)(TensorHandle);  // at::_ops::is_neg::call, is_conj::call: whether torch changes the values when it reads them
+  bool (*is_conj)(TensorHandle);
   // The C++ library that this torch uses, for the constant maps that cross as std::unordered_map.
   void *(*operator_new)(unsigned long);
   unsigned long (*hash_bytes)(const void *, unsigned long, unsigned long);

@@ -448,8 +448,8 @@ class _Importer:
     def define(self, wanted: str, tensor: torch.Tensor, node: fx.Node) -> Value | None:
         """A value of the tensor's type; None, and an error noted, where the type is none of sealift's."""
         dtype = dtype_from_torch_name(str(tensor.dtype))
-        if dtype is None or dtype is DType.C64:
-            known = ", ".join(d.torch_name for d in DType if d is not DType.C64)
+        if dtype is None:
+            known = ", ".join(d.torch_name for d in DType)
             self.refuse("E-DTYPE-001", f"{str(tensor.dtype).removeprefix('torch.')} is not supported", node, help=f"supported: {known}")
             return None
         if tensor.device.type not in ("cpu", "meta"):
@@ -634,7 +634,7 @@ class _Importer:
             raise UnsupportedSize(f"{raw.node.expr} ({type(raw).__name__})")
         if isinstance(raw, torch.dtype):
             dtype = dtype_from_torch_name(str(raw))
-            if dtype is None or dtype is DType.C64:
+            if dtype is None:
                 raise TypeError(f"{raw} is not supported")
             return dtype
         if isinstance(raw, (torch.layout, torch.memory_format, torch.device)):
@@ -642,7 +642,7 @@ class _Importer:
         if isinstance(raw, (list, tuple)):
             parts = tuple(self.argument(r) for r in raw)
             return _LOST if any(p is _LOST for p in parts) else parts
-        if raw is None or isinstance(raw, (bool, int, float, str)):
+        if raw is None or isinstance(raw, (bool, int, float, complex, str)):
             return raw
         raise TypeError(f"{raw!r} of type {type(raw).__name__} is not supported")
 
@@ -789,7 +789,7 @@ def _storage_key(tensor: torch.Tensor) -> Any:
 def weight_of(tensor: torch.Tensor) -> Weight:
     dtype = dtype_from_torch_name(str(tensor.dtype))
     assert dtype is not None
-    data = tensor.detach().contiguous()
+    data = tensor.detach().resolve_conj().resolve_neg().contiguous()
     if dtype is DType.BF16:
         return Weight(dtype, data.view(torch.int16).numpy().view(np.uint16))
     return Weight(dtype, data.numpy())

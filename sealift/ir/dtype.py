@@ -47,6 +47,11 @@ class DType(Enum):
         return self.value.is_int
 
     @property
+    def sums_as(self) -> DType:
+        """What a sum or product of it is when nobody says: integers and bool in i64."""
+        return self if self.is_float or self is DType.C64 else DType.I64
+
+    @property
     def torch_name(self) -> str:
         return self.value.torch_name
 

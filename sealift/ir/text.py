@@ -71,6 +71,8 @@ def arg_text(arg: Any, value_text: Callable[[Any], str | None] = lambda _: None)
         return "none"
     if isinstance(arg, (bool, int, float)):
         return number_text(arg)
+    if isinstance(arg, complex):
+        return f"complex({arg.real!r}, {arg.imag!r})"
     raise TypeError(f"no text for {arg!r}")
 
 
@@ -256,6 +258,9 @@ def read_arg(c: Cursor, symbols: Mapping[str, Dim], read_value: Callable[[], Any
         return int(text)
     if _FLOAT.fullmatch(text):
         return _float(text)
+    if text.startswith("complex(") and text.endswith(")"):
+        real, imag = (_float(part.strip()) for part in text[8:-1].split(","))
+        return complex(real, imag)
     if text.startswith("dim("):
         text = text[4:-1]
     try:

@@ -5,6 +5,7 @@ from sealift.ops import (  # noqa: F401 - for the rows that they add
     bags,
     casts,
     choice,
+    complex,
     control,
     convolution,
     creation,

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
 
 from sealift.ir.dim import Dim, dim, dim_max, dim_min, is_at_most
 from sealift.ops.lang import normalize_dim
+from sealift.ops.refusal import refuse as refuse
 
 Size = int | Dim
 
 # Arguments that say where and how a tensor lies, not what it holds: no row has them, callers leave them out.
 PLACEMENT = frozenset({"layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit", "sparse", "sparse_grad", "generator"})
-
-
-def refuse(message: str) -> NoReturn:
-    """The row exists, but not for these arguments: E-OP-002, to which the lowering adds the node and the user's line."""
-    raise NotImplementedError(message)
 
 
 def as_int(value: Size, what: str) -> int:

@@ -7,7 +7,7 @@ import math
 from sealift.ir.dim import Dim
 from sealift.ir.dtype import DType
 from sealift.ir.loop.prim import Combine, Prim
-from sealift.ops.lang import Builder, Number, S, Tensor, is_nan, maximum, minimum, prim, promoted, select
+from sealift.ops.lang import Builder, Number, S, Tensor, imaginary_part, is_nan, joined, maximum, minimum, prim, promoted, real_part, select
 from sealift.ops.pointwise import Value, pointwise
 from sealift.ops.reductions import Dims, sum_dims
 from sealift.ops.table import op
@@ -153,6 +153,8 @@ def threshold(b: Builder, self: Tensor, threshold: Number, value: Number) -> Ten
 @op("aten.nan_to_num.default", samples="nan_to_num")
 def nan_to_num(b: Builder, self: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """NaN to 0 and infinities to the dtype's ends, unless said otherwise."""
+    if self.dtype is DType.C64:
+        return joined(b, *(nan_to_num(b, part, nan, posinf, neginf) for part in (real_part(self), imaginary_part(self))))
     if not self.dtype.is_float:
         return self
     largest = {DType.F64: 1.7976931348623157e308, DType.F32: 3.4028234663852886e38, DType.BF16: 3.3895313892515355e38, DType.F16: 65504.0}

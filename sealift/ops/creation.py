@@ -19,6 +19,8 @@ def dtype_of(number: Number | Dim) -> DType:
     """What eager makes of a Python number when nobody says."""
     if isinstance(number, bool):
         return DType.BOOL
+    if isinstance(number, complex):
+        return DType.C64
     return DType.F32 if isinstance(number, float) else DType.I64
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sealift.ir.dim import Dim, dim
 from sealift.ir.dtype import DType
 from sealift.ir.loop.prim import Combine
-from sealift.ops.lang import Builder, Number, S, Tensor, broadcast_index, broadcast_shapes
+from sealift.ops.lang import Builder, Number, S, Tensor, broadcast_index, broadcast_shapes, imaginary_part, joined, real_part
 from sealift.ops.pointwise import plus, scaled, times
 from sealift.ops.table import op
 from sealift.ops.views import expanded, squeezed, swapped, unsqueezed
@@ -14,6 +14,8 @@ from sealift.ops.views import expanded, squeezed, swapped, unsqueezed
 def product_of(b: Builder, left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     """left [*, m, k] x right [k, n] (or [*, k, n], of the same leading sizes) + bias [n] -> [*, m, n], in left's dtype."""
     shape = (*left.shape[:-1], right.shape[-1])
+    if left.dtype is DType.C64 and right.dtype is DType.C64:
+        return _complex_product(b, left, right, bias)
     if left.dtype is DType.F32 and right.dtype is DType.F32:
         operands = {"a": left, "b": right} | ({"bias": bias} if bias is not None else {})
         return b.call("gemm", operands, [(shape, DType.F32)])[0]
@@ -21,6 +23,16 @@ def product_of(b: Builder, left: Tensor, right: Tensor, bias: Tensor | None = No
     if bias is not None:
         total = b.pointwise(plus, total, b.cast(bias, total.dtype))
     return b.cast(total, left.dtype)
+
+
+def _complex_product(b: Builder, left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
+    """Four real products."""
+    a, c = (b.materialize(real_part(t)) for t in (left, right))
+    a_i, c_i = (b.materialize(imaginary_part(t)) for t in (left, right))
+    re = b.pointwise(lambda x, y: x - y, product_of(b, a, c), product_of(b, a_i, c_i))
+    im = b.pointwise(plus, product_of(b, a, c_i), product_of(b, a_i, c))
+    total = joined(b, re, im)
+    return total if bias is None else b.pointwise(plus, total, bias)
 
 
 def _dot(b: Builder, rows: Tensor, columns: Tensor, shape: tuple[Dim, ...]) -> Tensor:
@@ -63,7 +75,7 @@ def mm(b: Builder, self: Tensor, mat2: Tensor) -> Tensor:
 
 def _with_addend(b: Builder, addend: Tensor, left: Tensor, right: Tensor, beta: Number, alpha: Number) -> Tensor:
     """beta * addend + alpha * (left x right). beta 0 drops the addend, NaN and all."""
-    if not left.dtype.is_float:  # integers: eager truncates the factors
+    if not left.dtype.is_float and left.dtype is not DType.C64:  # integers: eager truncates the factors
         beta, alpha = int(beta), int(alpha)
     per_column = addend.rank == 1 and addend.shape[0] == right.shape[-1]
     if alpha == 1 and beta == 1 and per_column:

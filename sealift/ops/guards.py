@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from sealift.ir.dim import Dim, dim, is_at_most, is_positive
 from sealift.ir.dtype import DType
-from sealift.ir.loop.expr import Bound, Expr, Index, const
+from sealift.ir.loop.expr import Bound, Expr, Index
 from sealift.ir.loop.prim import Prim
-from sealift.ops.lang import IndexEntry, Number, S, Tensor, as_entry, guarded, prim, select
+from sealift.ops.lang import IndexEntry, Number, S, Scalar, Tensor, as_entry, guarded, prim, select
+from sealift.ops.pairs import constant
 
 
-def read_inside(t: Tensor, index: Sequence[IndexEntry], other: Number, more: Sequence[Bound] = ()) -> Expr:
+def read_inside(t: Tensor, index: Sequence[IndexEntry], other: Scalar, more: Sequence[Bound] = ()) -> Expr:
     """t at index where every entry lies in its dimension (and every bound of `more` holds), else `other`."""
     bounds = list(more)
     entries: list[IndexEntry] = []
@@ -28,7 +29,7 @@ def read_inside(t: Tensor, index: Sequence[IndexEntry], other: Number, more: Seq
         bounds.append(Bound(dim(0), dim(0), size))  # an empty tensor is never read
     value = guarded(t.at(entries), bounds, other) if bounds else t.at(entries)
     for c in conditions:
-        value = select(c, S(value), S(const(other, t.dtype))).e
+        value = select(c, S(value), S(constant(other, t.dtype))).e
     return value
 
 

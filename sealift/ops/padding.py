@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sealift.ir.dim import Dim, dim, dim_max, dim_min
+from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Expr, Index
 from sealift.ir.loop.prim import Prim
 from sealift.ops.arguments import Size, as_sizes
@@ -27,7 +28,7 @@ def _before_and_shape(self: Tensor, pad: Sequence[Size]) -> tuple[list[Dim], tup
 @op("aten.constant_pad_nd.default", samples="constant_pad_nd")
 def constant_pad_nd(b: Builder, self: Tensor, pad: Sequence[Size], value: Number = 0) -> Tensor:
     before, shape = _before_and_shape(self, pad)
-    other = value if self.dtype.is_float else int(value)
+    other = value if self.dtype.is_float or self.dtype is DType.C64 else int(value)
 
     def element(index: tuple[IndexEntry, ...]) -> Expr:
         return read_inside(self, [shifted(i, -p) for i, p in zip(index, before)], other)

@@ -7,14 +7,15 @@ from collections.abc import Callable
 
 from sealift.ir.dim import Dim, dim
 from sealift.ir.dtype import DType
-from sealift.ir.loop import expr as ex
+from sealift.ir.loop.expr import Index
 from sealift.ir.loop.prim import Combine, Prim
 from sealift.ops.arguments import refuse
-from sealift.ops.lang import Builder, Number, S, Tensor, broadcast_shapes, maximum, minimum, prim, promoted, select
+from sealift.ops.lang import Builder, Number, S, Scalar, Tensor, broadcast_shapes, maximum, minimum, prim, promoted, select
+from sealift.ops.pairs import constant
 from sealift.ops.table import op
 from sealift.ops.views import expanded
 
-Value = Tensor | Number | Dim
+Value = Tensor | Scalar | Dim
 
 
 def pointwise(
@@ -37,30 +38,31 @@ def plus(x: S, y: S) -> S:
     return x | y if x.dtype is DType.BOOL else x + y
 
 
-def times(x: S, y: S | Number) -> S:
-    return x & (y if isinstance(y, S) else S(ex.const(y, x.dtype))) if x.dtype is DType.BOOL else x * y
+def times(x: S, y: S | Scalar) -> S:
+    return x & (y if isinstance(y, S) else S(constant(y, x.dtype))) if x.dtype is DType.BOOL else x * y
 
 
-def scaled(y: S, alpha: Number) -> S:
-    return y if alpha == 1 else times(y, alpha)
+def scaled(y: S, alpha: Scalar) -> S:
+    """Complex numbers also by 1, which makes a NaN of an infinity's other part: eager does."""
+    return y if alpha == 1 and y.dtype is not DType.C64 else times(y, alpha)
 
 
 @op("aten.add.Tensor", samples="add", rtol=1e-6, atol=1e-6)  # eager fuses the multiplication by alpha into the addition
 @op("aten.add.Scalar", rtol=1e-6, atol=1e-6)
-def add(b: Builder, self: Tensor, other: Value, alpha: Number = 1) -> Tensor:
+def add(b: Builder, self: Tensor, other: Value, alpha: Scalar = 1) -> Tensor:
     return pointwise(b, lambda x, y: plus(x, scaled(y, alpha)), self, other)
 
 
 @op("aten.sub.Tensor", samples="sub", rtol=1e-6, atol=1e-6)
 @op("aten.sub.Scalar", rtol=1e-6, atol=1e-6)
 @op("aten.subtract.Tensor", samples="sub", rtol=1e-6, atol=1e-6)
-def sub(b: Builder, self: Tensor, other: Value, alpha: Number = 1) -> Tensor:
+def sub(b: Builder, self: Tensor, other: Value, alpha: Scalar = 1) -> Tensor:
     return pointwise(b, lambda x, y: x - scaled(y, alpha), self, other)
 
 
 @op("aten.rsub.Tensor", samples="__rsub__", rtol=1e-6, atol=1e-6)
 @op("aten.rsub.Scalar", samples="rsub", rtol=1e-6, atol=1e-6)
-def rsub(b: Builder, self: Tensor, other: Value, alpha: Number = 1) -> Tensor:
+def rsub(b: Builder, self: Tensor, other: Value, alpha: Scalar = 1) -> Tensor:
     return pointwise(b, lambda x, y: y - scaled(x, alpha), self, other)
 
 
@@ -144,12 +146,12 @@ def hypot(b: Builder, self: Tensor, other: Tensor) -> Tensor:
 
 
 @op("aten.addcmul.default", samples="addcmul", rtol=1e-6, atol=1e-6)
-def addcmul(b: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Tensor:
+def addcmul(b: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Scalar = 1) -> Tensor:
     return pointwise(b, lambda x, y, z: x + times(scaled(y, value), z), self, tensor1, tensor2)
 
 
 @op("aten.addcdiv.default", samples="addcdiv", rtol=1e-6, atol=1e-6)
-def addcdiv(b: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number = 1) -> Tensor:
+def addcdiv(b: Builder, self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Scalar = 1) -> Tensor:
     return pointwise(b, lambda x, y, z: x + scaled(y, value) / z, self, tensor1, tensor2)
 
 
@@ -180,7 +182,7 @@ def pow_tensor_scalar(b: Builder, self: Tensor, exponent: Number | Dim) -> Tenso
 def _known_power(x: S, exponent: Number) -> S:
     """The powers that eager computes without pow, and all of integers."""
     if exponent == 0:
-        return S(ex.const(1, x.dtype))
+        return S(constant(1, x.dtype))
     if x.dtype is DType.BOOL:
         return x
     if x.dtype.is_int:
@@ -202,7 +204,7 @@ def _known_power(x: S, exponent: Number) -> S:
             return 1 / x
         case -2:
             return 1 / (x * x)
-    return prim(Prim.POW, x, float(exponent))
+    return prim(Prim.POW, x, exponent if isinstance(exponent, complex) else float(exponent))
 
 
 def _multiplied(x: S, times_: int) -> S:
@@ -222,7 +224,7 @@ def _multiplied(x: S, times_: int) -> S:
 @op("aten.pow.Scalar", rtol=1e-6)
 def power(b: Builder, self: Value, exponent: Value) -> Tensor:
     tensors, result = promoted(b, self, exponent, round_scalars=True)
-    if result.is_float:
+    if result.is_float or result is DType.C64:
         return b.cast(b.pointwise(lambda x, y: prim(Prim.POW, x, y), *tensors), result)
     base, times_ = (b.materialize(t) for t in tensors)
     return _integer_power(b, base, times_)
@@ -239,7 +241,7 @@ def _integer_power(b: Builder, base: Tensor, exponent: Tensor) -> Tensor:
     def factor(i: tuple[Dim, ...], r: tuple[Dim, ...]) -> S:
         wanted = S(exponents.at(i)).cast(DType.I64)
         count = select(wanted > 64, (wanted & 1) + 64, wanted)
-        return select(S(ex.Index(r[0])) < count, S(bases.at(i)), 1)
+        return select(S(Index(r[0])) < count, S(bases.at(i)), 1)
 
     product = b.reduce(Combine.PROD, shape, (dim(65),), factor)
     if base.dtype is DType.U8:

@@ -8,10 +8,11 @@ from sealift.ir.dim import Dim, dim, is_positive, product
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Index
 from sealift.ir.loop.prim import ArgCombine, Combine, Prim
-from sealift.ops.arguments import normalize_dims, refuse
-from sealift.ops.lang import Builder, Number, S, Tensor, broadcast_index, maximum, normalize_dim, prim
+from sealift.ops.arguments import as_int, normalize_dims, refuse
+from sealift.ops.lang import Builder, Number, S, Tensor, broadcast_index, imaginary_part, joined, maximum, normalize_dim, prim, real_part
+from sealift.ops.pointwise import scaled
 from sealift.ops.table import op
-from sealift.ops.views import narrowed, reshaped
+from sealift.ops.views import narrowed, permuted, reshaped
 
 Dims = Sequence[int] | int | None
 
@@ -50,9 +51,27 @@ def _finished(t: Tensor, source: Tensor, dims: Sequence[int], keepdim: bool) -> 
 
 
 def _total(b: Builder, combine: Combine, self: Tensor, dims: Sequence[int], keepdim: bool, dtype: DType | None) -> Tensor:
-    result = dtype or (self.dtype if self.dtype.is_float else DType.I64)
-    total = fold(b, combine, b.cast(b.cast(self, result), result.compute), dims)
+    result = dtype or self.dtype.sums_as
+    terms = b.cast(b.cast(self, result), result.compute)
+    is_complex_product = result is DType.C64 and combine is Combine.PROD
+    total = _complex_product(b, terms, dims) if is_complex_product else fold(b, combine, terms, dims)
     return b.cast(_finished(total, self, dims, keepdim), result)
+
+
+def _complex_product(b: Builder, t: Tensor, dims: Sequence[int]) -> Tensor:
+    """A product whose parts depend on each other: halves are multiplied until one is left."""
+    kept = [d for d in range(t.rank) if d not in dims]
+    count = as_int(count_of(t, dims), "the number of factors of a complex product")
+    shape = [t.shape[d] for d in kept]
+    if count == 0:
+        return b.full(shape, 1, t.dtype)
+    rows = reshaped(permuted(t, [*dims, *kept]), (count, *shape))
+    while count > 1:
+        half, odd = divmod(count, 2)
+        joined = b.pointwise(lambda x, y: x * y, narrowed(rows, 0, 0, half), narrowed(rows, 0, half, half))
+        rows = b.concat([joined, narrowed(rows, 0, 2 * half, 1)], 0) if odd else b.materialize(joined)
+        count = half + odd
+    return reshaped(rows, shape)
 
 
 @op("aten.sum.dim_IntList", samples="sum", rtol=1e-5, atol=1e-5)
@@ -78,7 +97,7 @@ def prod_all(b: Builder, self: Tensor, dtype: DType | None = None) -> Tensor:
 @op("aten.mean.dim", samples="mean", rtol=1e-5, atol=1e-6)
 def mean_dims(b: Builder, self: Tensor, dim: Dims, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
     result = dtype or self.dtype
-    if not result.is_float:
+    if not result.is_float and result is not DType.C64:
         refuse(f"the mean of {result}")
     dims = normalize_dims(dim, self.rank)
     total = fold(b, Combine.SUM, b.cast(b.cast(self, result), result.compute), dims)
@@ -209,6 +228,8 @@ def moments(b: Builder, t: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]
 
 def _variance(b: Builder, self: Tensor, dims: Dims, correction: Number, keepdim: bool, root: bool) -> tuple[Tensor, Tensor]:
     """(var or std, mean) of a real tensor; without enough elements for the correction NaN or infinity, as eager divides by 0."""
+    if self.dtype is DType.C64:
+        return _complex_variance(b, self, dims, correction, keepdim, root)
     if not self.dtype.is_float:
         refuse(f"the variance of {self.dtype}")
     over = normalize_dims(dims, self.rank)
@@ -223,6 +244,12 @@ def _variance(b: Builder, self: Tensor, dims: Dims, correction: Number, keepdim:
     shape = tuple(dim(1) if d in over else s for d, s in enumerate(self.shape) if keepdim or d not in over)
     spread = reshaped(b.pointwise(finish, squares), shape)
     return b.cast(spread, self.dtype), b.cast(reshaped(mean, shape), self.dtype)
+
+
+def _complex_variance(b: Builder, self: Tensor, dims: Dims, correction: Number, keepdim: bool, root: bool) -> tuple[Tensor, Tensor]:
+    """The real and the imaginary part's variances, added; the mean is complex."""
+    spreads, means = zip(*(_variance(b, part, dims, correction, keepdim, False) for part in (real_part(self), imaginary_part(self))))
+    return b.pointwise(lambda x, y: prim(Prim.SQRT, x + y) if root else x + y, *spreads), joined(b, *means)
 
 
 def _variance_rows(name: str, root: bool) -> None:
@@ -255,6 +282,9 @@ def count_nonzero(b: Builder, self: Tensor, dim: Dims = None) -> Tensor:
 @op("aten.linalg_vector_norm.default", samples="linalg.vector_norm", rtol=1e-5, atol=1e-6)
 def vector_norm(b: Builder, self: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
     result = dtype or self.dtype
+    if result is DType.C64:
+        result = DType.F32
+        self = b.pointwise(lambda x: prim(Prim.ABS, x), self)
     dims = normalize_dims(dim, self.rank)
     size = b.pointwise(lambda x: prim(Prim.ABS, x), b.cast(b.cast(self, result), result.compute))
     if ord == float("inf") or ord == float("-inf"):
@@ -274,6 +304,8 @@ def vector_norm(b: Builder, self: Tensor, ord: Number = 2, dim: Dims = None, kee
 @op("aten.logsumexp.default", samples="logsumexp", rtol=1e-5, atol=1e-6)
 def logsumexp(b: Builder, self: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """Shifted by the maximum, unless that is infinite."""
+    if self.dtype is DType.C64:
+        refuse("logsumexp of complex numbers")
     result = self.dtype if self.dtype.is_float else DType.F32
     t = b.cast(self, result.compute)
     dims = normalize_dims(dim, self.rank)
@@ -298,5 +330,5 @@ def diff(b: Builder, self: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | 
                 return narrowed(t, along, 0, 0)
             refuse(f"the difference along a dimension of {size}, which may be empty")
         before, after = narrowed(t, along, 0, size - 1), narrowed(t, along, 1, size - 1)
-        t = b.pointwise(lambda x, y: x.ne(y) if x.dtype is DType.BOOL else y - x, before, after)
+        t = b.pointwise(lambda x, y: x.ne(y) if x.dtype is DType.BOOL else y - scaled(x, 1), before, after)
     return t

@@ -10,7 +10,7 @@ from sealift.ops.table import op
 
 
 def _running(b: Builder, combine: Combine, self: Tensor, dim: int, dtype: DType | None) -> Tensor:
-    result = dtype or (self.dtype if self.dtype.is_float else DType.I64)
+    result = dtype or self.dtype.sums_as
     t = b.cast(self, result)
     if self.rank == 0:
         return t

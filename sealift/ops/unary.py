@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sealift.ir.dtype import DType
 from sealift.ir.loop.prim import Prim
 from sealift.ops.arguments import refuse
-from sealift.ops.lang import Builder, Number, S, Tensor, is_nan, normalize_dim, prim, select
+from sealift.ops.lang import Builder, Number, S, Tensor, imaginary_part, is_nan, normalize_dim, prim, real_part, select
 from sealift.ops.pointwise import pointwise
 from sealift.ops.table import op
 from sealift.ops.views import narrowed, reshaped
@@ -86,6 +86,8 @@ for _name, _which in (("floor", Prim.FLOOR), ("ceil", Prim.CEIL), ("trunc", Prim
 @op("aten.absolute.default", samples="abs")
 def absolute(b: Builder, self: Tensor) -> Tensor:
     keeps = self.dtype in (DType.BOOL, DType.U8)
+    if self.dtype is DType.C64:
+        return b.pointwise(lambda x: prim(Prim.ABS, x), self)
     return self if keeps else pointwise(b, lambda x: prim(Prim.ABS, x), self)
 
 
@@ -114,6 +116,9 @@ def square(b: Builder, self: Tensor) -> Tensor:
 def _question(name: str, of_float: Callable[[S], S], of_int: bool) -> None:
     @op(f"aten.{name}.default", samples=name)
     def question(b: Builder, self: Tensor) -> Tensor:
+        if self.dtype is DType.C64:  # all parts finite, or one of them NaN or infinite
+            parts = (pointwise(b, of_float, p, dtype=DType.BOOL) for p in (real_part(self), imaginary_part(self)))
+            return b.pointwise(lambda x, y: x & y if of_int else x | y, *parts)
         return pointwise(b, of_float, self, dtype=DType.BOOL) if self.dtype.is_float else b.full(self.shape, of_int, DType.BOOL)
 
 

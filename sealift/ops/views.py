@@ -8,6 +8,7 @@ from sealift.ir.dim import Dim, dim, divide_exact, is_at_most, product
 from sealift.ir.dtype import DType
 from sealift.ops.arguments import Size, as_int, as_sizes, refuse, slice_range
 from sealift.ops.lang import Builder, IndexEntry, Tensor, broadcast_index, flatten_index, normalize_dim, shifted, unflatten_index
+from sealift.ops.pairs import Pair
 from sealift.ops.table import op
 
 Entries = tuple[IndexEntry, ...]
@@ -404,6 +405,20 @@ def unfold(b: Builder, self: Tensor, dimension: int, size: int, step: int) -> Te
 
 @op("aten.view.dtype")
 def view_dtype(b: Builder, self: Tensor, dtype: DType) -> Tensor:
-    if dtype is not self.dtype:
-        refuse(f"view of {self.dtype} as {dtype}: reinterpreting bytes is not supported")
-    return self
+    if dtype is self.dtype:
+        return self
+    if {dtype, self.dtype} == {DType.F32, DType.C64} and self.rank:
+        return _complex_or_real(self, dtype)
+    refuse(f"view of {self.dtype} as {dtype}: reinterpreting bytes is not supported")
+
+
+def _complex_or_real(self: Tensor, dtype: DType) -> Tensor:
+    """Two f32 along the last dimension as one complex number, or back."""
+    *lead, last = self.shape
+    if dtype is DType.F32:
+        return reshaped(self.held, (*lead, last * 2))
+    size = divide_exact(last, dim(2))
+    if size is None:
+        refuse(f"view of a last dimension of {last} as complex numbers")
+    twos = reshaped(self, (*lead, size, 2))
+    return Tensor(dtype, (*lead, size), lambda index: Pair(lambda part: twos.at((*index, part))))

@@ -8,12 +8,14 @@ from typing import Any
 
 from sealift.diag.errors import CompileError, InternalError
 from sealift.ir.dim import ONE
-from sealift.ir.graph.types import Graph, InputUpdate, Node, State, Value
+from sealift.ir.dtype import DType
+from sealift.ir.graph.types import Graph, InputUpdate, Node, State, TensorType, Value
 from sealift.ir.loop.expr import Buffer, Load
 from sealift.ir.loop.operands import accepts, is_identity
 from sealift.ir.loop.rewrite import replace_buffers
 from sealift.ir.loop.types import Axis, Call, Kernel, Loops, Map, Operand, Stage
-from sealift.ops.lang import Builder, Tensor, whole
+from sealift.ops.lang import Builder, Tensor, whole_as
+from sealift.ops.pairs import pair_buffer
 
 
 def lower_to_loops(graph: Graph) -> Loops:
@@ -70,7 +72,7 @@ def _outputs_of_part(graph: Graph, lowering: _Lowering, given: set[str]) -> tupl
         assert v is not None, "a row has refused it"
         source = lowering.buffers[v.name]
         if source.kind != "output" or source in outputs:
-            copy = Buffer(f"{graph.name}.out{position}", v.type.dtype, v.type.shape, "output")
+            copy = _buffer(f"{graph.name}.out{position}", replace(v.type, order=None), "output")
             lowering.kernels.append(_copy_kernel(source, copy, copy.name))
             source = copy
         outputs.append(source)
@@ -90,10 +92,15 @@ def _outputs_of_model(graph: Graph, lowering: _Lowering, given: set[str]) -> tup
             outputs.append(source)
             used.add(v.name)
             continue
-        copy = Buffer(f"{v.name}_out{position}", v.type.dtype, v.type.shape, "output", v.type.order)
+        copy = _buffer(f"{v.name}_out{position}", v.type, "output")
         lowering.kernels.append(_copy_kernel(source, copy, copy.name))
         outputs.append(copy)
     return tuple(outputs)
+
+
+def _buffer(name: str, t: TensorType, kind: str) -> Buffer:
+    """Where a tensor lies: a complex one as pairs of f32."""
+    return pair_buffer(name, t.shape, kind, t.order) if t.dtype is DType.C64 else Buffer(name, t.dtype, t.shape, kind, t.order)
 
 
 def _copy_kernel(source: Buffer, target: Buffer, name: str) -> Kernel:
@@ -109,13 +116,13 @@ class _Lowering:
     kernels: list[Kernel]
 
     def declare(self, v: Value, kind: str) -> Buffer:
-        b = Buffer(v.name, v.type.dtype, v.type.shape, kind, v.type.order)
+        b = _buffer(v.name, v.type, kind)
         self.buffers[v.name] = b
         return b
 
     def tensor_args(self, arg: Any) -> Any:
         if isinstance(arg, Value):
-            return whole(self.buffers[arg.name])
+            return whole_as(self.buffers[arg.name], arg.type.dtype)
         if isinstance(arg, tuple):
             return tuple(self.tensor_args(a) for a in arg)
         return arg
@@ -124,7 +131,9 @@ class _Lowering:
         builder = Builder(node.outputs[0].name if node.outputs else node.op.name)
         try:
             result = node.op.lower(builder, **{name: self.tensor_args(a) for name, a in node.args})
-        except (NotImplementedError, IndexError) as reason:
+        except (NotImplementedError, IndexError, TypeError) as reason:
+            if isinstance(reason, TypeError) and not any(isinstance(a, complex) for _, a in node.args):
+                raise
             raise CompileError(
                 f"{node.op.name} cannot be compiled with these arguments: {reason}", code="E-OP-002", loc=node.loc, node=_node_text(node)
             ) from reason
@@ -143,7 +152,7 @@ class _Lowering:
                 continue
             axes = builder.axes(out.shape)
             index = tuple(a.dim for a in axes)
-            stages.append(Map(out, axes, index, t.at(index)))
+            stages.append(Map(out, axes, index, t.held.at(index)))
         self.extra += [b for b in builder.buffers if b.name not in renamed]
         stages = [reachable for s in stages for reachable in self.within_reach(replace_buffers(s, renamed))]
         for position, stage in enumerate(stages):

@@ -1,4 +1,4 @@
-"""Recurrent models and models that gather, against eager by the rule of cases.error_ratio, at every size that they try."""
+"""Recurrent models, models that gather, and a rotary one in complex numbers, against eager by the rule of cases.error_ratio, at every size that they try."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import sealift
 from sealift.frontend import export_module
 from tests.models.cases import ModelCase, error_ratio, in_float64, outputs_of
 from tests.models.recurrent import LARGE, SMALL
+from tests.models.rotary import SMALL as ROTARY
 
-SEEN = [*SMALL, *(pytest.param(case, marks=pytest.mark.slow) for case in LARGE)]
+SEEN = [*SMALL, *ROTARY, *(pytest.param(case, marks=pytest.mark.slow) for case in LARGE)]
 
 
 @pytest.mark.parametrize("case", SEEN, ids=lambda case: case.name)

@@ -88,7 +88,7 @@ class Inputs:
     def convert(self, value: Any, is_size: bool = False) -> Any:
         if isinstance(value, torch.Tensor):
             dtype = dtype_from_torch_name(str(value.dtype))
-            if dtype is None or dtype is DType.C64:
+            if dtype is None:
                 raise NotImplementedError(f"a tensor of {value.dtype}")
             name = f"in{len(self.arrays)}"
             self.arrays[name] = to_numpy(value)
@@ -103,8 +103,10 @@ class Inputs:
 
 
 def to_numpy(t: torch.Tensor) -> np.ndarray[Any, Any]:
-    """As the interpreter holds it: bf16 as float32."""
+    """As the interpreter holds it: bf16 as float32, complex numbers as pairs."""
     t = t.detach().resolve_conj().resolve_neg()
+    if t.is_complex():
+        return torch.view_as_real(t).contiguous().numpy().copy()
     return (t.float() if t.dtype is torch.bfloat16 else t).contiguous().numpy().copy()
 
 
@@ -135,7 +137,7 @@ def lower_row(op: OpDef, args: Sequence[Any], kwargs: Mapping[str, Any], sizes: 
 
 def loops_of(lowered: Lowered) -> Loops:
     """The row's stages as a model, a kernel each; its outputs are the model's. Verified."""
-    outputs = {t.buffer.name: Buffer(t.buffer.name, t.dtype, t.shape, "output") for t in lowered.outputs if t.buffer is not None}
+    outputs = {t.buffer.name: Buffer(t.buffer.name, t.buffer.dtype, t.buffer.shape, "output") for t in lowered.outputs if t.buffer is not None}
     stages = [replace_buffers(stage, outputs) for stage in lowered.builder.stages]
     read = [load.buffer for stage in stages for load in stage_loads(stage)] + [t.buffer for t in lowered.outputs if t.buffer is not None]
     given = {b.name: b for b in read if b.kind == "input"}
@@ -166,14 +168,15 @@ def run_symbolic(op: OpDef, template: Lowered, env: Mapping[str, np.ndarray[Any,
 def _output(t: Tensor, env: Mapping[str, np.ndarray[Any, Any]], sizes: Mapping[str, int]) -> torch.Tensor:
     assert t.buffer is not None
     array = env.get(t.buffer.name)
-    return output_of(t, np.zeros([d.evaluate(sizes) for d in t.shape], np.float32) if array is None else array, sizes)  # nothing ran: no element
+    return output_of(t, np.zeros([d.evaluate(sizes) for d in t.held.shape], np.float32) if array is None else array, sizes)  # nothing ran: no element
 
 
 def output_of(t: Tensor, array: np.ndarray[Any, Any], sizes: Mapping[str, int]) -> torch.Tensor:
     """A row's output, as the row describes it."""
-    shape = [d.evaluate(sizes) for d in t.shape]
+    shape = [d.evaluate(sizes) for d in t.held.shape]
     assert list(array.shape) == shape, f"{t.buffer}: {array.shape} is not {shape}"
-    return torch.from_numpy(np.ascontiguousarray(array).reshape(shape)).to(TORCH_DTYPE[t.dtype])
+    made = torch.from_numpy(np.ascontiguousarray(array).reshape(shape))
+    return torch.complex(made[..., 0], made[..., 1]) if t.dtype is DType.C64 else made.to(TORCH_DTYPE[t.dtype])
 
 
 def run_eager(op: OpDef, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
@@ -191,6 +194,9 @@ def assert_same(op: OpDef, got: Sequence[torch.Tensor], wanted: Sequence[torch.T
         where = f"{note}, output {position}"
         assert g.dtype == w.dtype, f"{where}: {g.dtype}, eager {w.dtype}"
         assert g.shape == w.shape, f"{where}: {list(g.shape)}, eager {list(w.shape)}"
+        if w.is_complex():
+            _no_difference(_differ_as_complex(op, g, w), g, w, where)
+            continue
         if not w.dtype.is_floating_point:
             _no_difference(g != w, g, w, where)
             continue
@@ -207,6 +213,14 @@ def assert_same(op: OpDef, got: Sequence[torch.Tensor], wanted: Sequence[torch.T
             exact = run_eager(op, *map_tensors(call, lambda t: t.double() if t.dtype in HALF else t))[position].double()
             wrong &= ~torch.isclose(a, exact, rtol=rtol, atol=atol, equal_nan=True)
         _no_difference(wrong, g, w, where)
+
+
+def _differ_as_complex(op: OpDef, got: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Where a part is off by more than the tolerance of the number as a whole: cancellation in one part is measured by the other."""
+    a, b = (torch.view_as_real(t.resolve_conj().resolve_neg()).double() for t in (got, wanted))
+    size = torch.where(b.isfinite(), b.abs(), 0.0).amax(-1, keepdim=True)
+    near = (a - b).abs() <= max(10 * op.rtol, 4e-6) * size + max(op.atol, 1e-30)
+    return (~(near | (a == b) | (a.isnan() & b.isnan()))).any(-1)
 
 
 def _no_difference(wrong: torch.Tensor, got: torch.Tensor, wanted: torch.Tensor, where: str) -> None:

@@ -35,7 +35,7 @@ def test_matches_eager(op: OpDef) -> None:
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bfloat16], ids=["f32", "i32", "bf16"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bfloat16, torch.complex64], ids=["f32", "i32", "bf16", "c64"])
 def test_matches_eager_on_hostile_inputs(op: OpDef, dtype: torch.dtype) -> None:
     for name, sample in hostile(op, samples_of(op, dtype)):
         check(op, sample, f"{name}: {op.name}{sample}")

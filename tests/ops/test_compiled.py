@@ -21,7 +21,7 @@ def cases_of(op: OpDef) -> list[tuple[str, Sample]]:
         samples = samples_of(op, dtype)
         step = max(len(samples) // PER_DTYPE, 1)
         found += [(f"{op.name}{s}", s) for s in samples[::step][:PER_DTYPE]]
-    for dtype in (torch.float32, torch.int32, torch.bfloat16):
+    for dtype in (torch.float32, torch.int32, torch.bfloat16, torch.complex64):
         found += [(f"{name}: {op.name}{s}", s) for name, s in hostile(op, samples_of(op, dtype))]
     return found
 

@@ -87,6 +87,7 @@ def test_outputs_none_alias_order_scalar(packages: Path) -> None:
         (lambda: torch.zeros(2, 5), "[E-INPUT-003] input 'x': size 5 of dimension 1 must be 4"),
         (lambda: torch.zeros(2, 4, device="meta"), "[E-INPUT-00"),
         (lambda: torch.zeros(2, 4).to_sparse(), "not a dense tensor"),
+        (lambda: torch.zeros(2, 4, dtype=torch.complex64).conj().imag, "[E-INPUT-002] input 'x' is a view that torch negates"),
     ],
 )
 def test_wrong_inputs(linear, make, text: str) -> None:

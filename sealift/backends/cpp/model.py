@@ -10,7 +10,8 @@ from sealift.backends.cpp.kernel import KernelSource, emit_kernels, size_names
 from sealift.backends.cpp.spelling import identifier, size_text, unique_identifiers
 from sealift.diag.errors import CompileError
 from sealift.ir.dim import Dim, Sym, dim
-from sealift.ir.graph.types import Graph
+from sealift.ir.dtype import DType
+from sealift.ir.graph.types import Graph, Value
 from sealift.ir.loop.expr import Buffer
 from sealift.ir.loop.types import Loops
 from sealift.plan.memory import MemoryPlan
@@ -132,12 +133,12 @@ def _model_unit(
     sizes = _Sizes(loops)
     names = size_names(loops)
     parts: list[str] = []
-    input_specs = [_tensor_spec(f"input{i}", v.name, b, sizes, parts) for i, (v, b) in enumerate(zip(graph.inputs, loops.inputs))]
+    input_specs = [_tensor_spec(f"input{i}", v.name, v, b, sizes, parts) for i, (v, b) in enumerate(zip(graph.inputs, loops.inputs))]
     output_names = graph.output_names or tuple(f"output{i}" for i in range(len(loops.outputs)))
     aliases = {b.name: i for i, b in enumerate(loops.inputs)}
     output_specs = [
-        _tensor_spec(f"output{i}", n, b, sizes, parts, aliases.get(b.name, -1) if b is not None else -1)
-        for i, (n, b) in enumerate(zip(output_names, loops.outputs))
+        _tensor_spec(f"output{i}", n, v, b, sizes, parts, aliases.get(b.name, -1) if b is not None else -1)
+        for i, (n, v, b) in enumerate(zip(output_names, graph.outputs, loops.outputs))
     ]
     symbols = [_symbol_spec(s, loops) for s in loops.sizes]
     internal = unique_identifiers([*(c.value.name for c in graph.constants), *(s.value.name for s in graph.states)])
@@ -255,18 +256,20 @@ def _symbol_spec(s: Sym, loops: Loops) -> str:
     )
 
 
-def _tensor_spec(prefix: str, name: str, b: Buffer | None, sizes: _Sizes, parts: list[str], alias: int = -1) -> str:
-    if b is None:
+def _tensor_spec(prefix: str, name: str, v: Value | None, b: Buffer | None, sizes: _Sizes, parts: list[str], alias: int = -1) -> str:
+    """The value as callers see it: for them complex numbers are elements, for kernels pairs along a last dimension of the buffer."""
+    if b is None or v is None:
         return f"{{{_c_string(name)}, 0, 0, nullptr, nullptr, nullptr, 1, -1}}"
-    shape = [str(sizes.slot(d)) for d in b.shape]
-    texts = [_c_string(str(d)) for d in b.shape]
-    order = [str(d) for d in b.order] if b.order is not None else []
+    sizes_seen = b.shape[:-1] if v.type.dtype is DType.C64 else b.shape
+    shape = [str(sizes.slot(d)) for d in sizes_seen]
+    texts = [_c_string(str(d)) for d in sizes_seen]
+    order = [str(d) for d in b.order if d < len(sizes_seen)] if b.order is not None else []
     parts.append(_array("sealift_size_slot", f"{prefix}_shape", shape or ["0"]))
     parts.append(_array("char *const", f"{prefix}_text", texts or ["nullptr"]))
     if order:
         parts.append(_array("int32_t", f"{prefix}_order", order))
     order_name = f"{prefix}_order" if order else "nullptr"
-    return f"{{{_c_string(name)}, {b.dtype.number}, {len(b.shape)}, {prefix}_shape, {prefix}_text, {order_name}, 0, {alias}}}"
+    return f"{{{_c_string(name)}, {v.type.dtype.number}, {len(sizes_seen)}, {prefix}_shape, {prefix}_text, {order_name}, 0, {alias}}}"
 
 
 __all__ = ["ModelSource", "StoredWeight", "emit_kernels", "emit_sources"]

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from sealift.diag.errors import InternalError
+from sealift.ir.dtype import DType
 from sealift.ir.graph.types import Arg, Graph, Node, Value
 from sealift.ir.graph.verify import MakeBuilder, MakeTensor, buffer_of
-from sealift.ir.loop.interpret import NO_FAMILIES, Array, Naive, bind_sizes, eval_over, run_stages, to_held
+from sealift.ir.loop.interpret import NO_FAMILIES, Array, Naive, as_pairs, bind_sizes, eval_over, from_pairs, run_stages, to_held
 from sealift.ir.loop.types import Axis, Call
 
 
@@ -27,15 +28,25 @@ def interpret(
     """The outputs. `inputs` by value name, `weights` (and states) by fqn; `builder` and `tensor` are sealift.ops.lang's Builder and
     whole. `new_states` receives, by fqn, what the run leaves in each state, and by name what it leaves in each input that it changes."""
     sizes = bind_sizes([(v.name, v.type.shape, np.shape(inputs[v.name])) for v in g.inputs], g.sizes)
-    env: dict[str, Array] = {v.name: to_held(inputs[v.name], v.type.dtype) for v in g.inputs}
+    env: dict[str, Array] = {v.name: _in_memory(inputs[v.name], v.type.dtype) for v in g.inputs}
     for value, fqn in (*((c.value, c.fqn) for c in g.constants), *((s.value, s.fqn) for s in g.states)):
-        env[value.name] = to_held(weights[fqn], value.type.dtype)
+        env[value.name] = _in_memory(weights[fqn], value.type.dtype)
     for node in g.nodes:
         run_node(node, env, sizes, builder, tensor, families)
     if new_states is not None:
-        new_states.update({s.fqn: env[s.update.name] for s in g.states})
-        new_states.update({u.value.name: env[u.update.name] for u in g.input_updates})
-    return [None if v is None else env[v.name] for v in g.outputs]
+        new_states.update({s.fqn: _as_given(env[s.update.name], s.update) for s in g.states})
+        new_states.update({u.value.name: _as_given(env[u.update.name], u.update) for u in g.input_updates})
+    return [None if v is None else _as_given(env[v.name], v) for v in g.outputs]
+
+
+def _in_memory(array: Array, dtype: DType) -> Array:
+    """Complex numbers as rows read them: pairs of f32 along a last dimension."""
+    held = to_held(array, dtype)
+    return as_pairs(held) if dtype is DType.C64 else held
+
+
+def _as_given(array: Array, v: Value) -> Array:
+    return from_pairs(array) if v.type.dtype is DType.C64 else array
 
 
 def run_graph(
@@ -70,8 +81,8 @@ def run_node(
     stages = [replace(s, attrs=tuple((key, bound(value)) for key, value in s.attrs)) if isinstance(s, Call) else s for s in made.stages]
     run_stages(stages, local, sizes, families)
     for v, t in zip(node.outputs, results, strict=True):
-        axes = tuple(Axis(f"out{k}", d) for k, d in enumerate(t.shape))
-        env[v.name] = eval_over(t.at(tuple(a.dim for a in axes)), axes, local, sizes)
+        axes = tuple(Axis(f"out{k}", d) for k, d in enumerate(t.held.shape))
+        env[v.name] = eval_over(t.held.at(tuple(a.dim for a in axes)), axes, local, sizes)
 
 
 def _lowered(arg: Arg, tensor: MakeTensor) -> Any:

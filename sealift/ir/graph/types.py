@@ -44,7 +44,7 @@ class Value:
         return f"%{self.name}"
 
 
-Arg = Any  # Value | Dim | int | float | bool | str | DType | None | Graph | tuple[Arg, ...]
+Arg = Any  # Value | Dim | int | float | complex | bool | str | DType | None | Graph | tuple[Arg, ...]
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ def interpret(
 
     `new_states` receives what the run leaves in each state.
     """
+    values = {name: as_pairs(array) if np.iscomplexobj(array) else array for name, array in values.items()}
     sizes = bind_sizes([(b.name, b.shape, np.shape(values[b.name])) for b in loops.inputs], loops.sizes)
     env: dict[str, Array] = {}
     written = {state.name for state, _ in loops.state_updates}
@@ -172,6 +173,17 @@ def round_bf16(x: Array) -> Array:
 def bf16_from_bits(bits: Array) -> Array:
     """Stored bf16 (uint16) as the interpreter holds it."""
     return np.asarray((np.asarray(bits).astype(np.uint32) << np.uint32(16)).view(np.float32))
+
+
+def as_pairs(array: Array) -> Array:
+    """Complex numbers as kernels see them: [..., 2] of f32."""
+    numbers = np.ascontiguousarray(array, np.complex64)
+    return np.asarray(numbers.view(np.float32).reshape(*np.shape(array), 2))
+
+
+def from_pairs(array: Array) -> Array:
+    """The inverse of as_pairs."""
+    return np.asarray(np.ascontiguousarray(array, np.float32).view(np.complex64).reshape(np.shape(array)[:-1]))
 
 
 def to_held(array: Array, dtype: DType) -> Array:
