@@ -9,11 +9,13 @@ A pipe carries JSON messages, each ended by a zero byte; an answer has its comma
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PATIENCE_S = 120.0  # for anything: the machine may be busy
+PATIENCE_S = float(os.environ.get("SEALIFT_TEST_PATIENCE", 120))  # seconds for anything: the machine may be busy
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39}
 
@@ -31,6 +33,19 @@ def executable() -> str | None:
     """The Chromium that is installed; SEALIFT_TEST_CHROMIUM names another one."""
     named = os.environ.get("SEALIFT_TEST_CHROMIUM")
     return named if named else next((found for name in _NAMES if (found := shutil.which(name))), None)
+
+
+# The protocol's pipes are descriptors 3 and 4 there, whatever they are here.
+_LAUNCH = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+
+
+def _pipe() -> tuple[int, int]:
+    """(to read, to write), numbered so that 3 and 4 stay free."""
+    ends = os.pipe()
+    found = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
+    for end in ends:
+        os.close(end)
+    return found[0], found[1]
 
 
 class ChromiumError(Exception):
@@ -52,8 +67,8 @@ class Browser:
         found = program or executable()
         if found is None:
             raise ChromiumError("no Chromium; help: apt-get install chromium")
-        theirs_in, ours_out = os.pipe()
-        ours_in, theirs_out = os.pipe()
+        theirs_in, ours_out = _pipe()
+        ours_in, theirs_out = _pipe()
         with tempfile.TemporaryDirectory(prefix="sealift-chromium-", ignore_cleanup_errors=True) as profile:
             arguments = [
                 "--headless", "--remote-debugging-pipe", f"--user-data-dir={profile}", "--no-first-run", "--disable-gpu", "--hide-scrollbars",
@@ -61,8 +76,7 @@ class Browser:
                 "--disable-dev-shm-usage", "--force-color-profile=srgb", "--font-render-hinting=none", "--lang=en-US", "--no-proxy-server",
                 *(("--no-sandbox",) if os.geteuid() == 0 else ()), "about:blank",
             ]  # fmt: skip
-            # The protocol's pipes are descriptors 3 and 4 there, whatever they are here.
-            command = ["sh", "-c", f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}', found, *arguments]
+            command = [sys.executable, "-c", _LAUNCH, str(theirs_in), str(theirs_out), found, *arguments]
             environment = {**os.environ, "HOME": profile, "TZ": "UTC", "DBUS_SESSION_BUS_ADDRESS": "disabled:"}
             process = subprocess.Popen(
                 command, pass_fds=(theirs_in, theirs_out), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment
@@ -177,7 +191,9 @@ class Page:
         self.until("!window.beforeLeaving && document.readyState === 'complete'")
 
     def scheme(self, name: str) -> None:
-        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+        """Light or dark; without transitions, so that colours are there at once."""
+        features = [{"name": "prefers-color-scheme", "value": name}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+        self.send("Emulation.setEmulatedMedia", features=features)
 
     def press(self, key: str) -> None:
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")

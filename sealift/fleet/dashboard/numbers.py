@@ -29,11 +29,9 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
-def size(count_bytes: float) -> str:
-    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count_bytes >= scale:
-            return f"{_three_digits(count_bytes / scale)} {unit}"
-    return f"{count_bytes:.0f} bytes"
+def many(number: int, what: str) -> str:
+    """ "1 host", "2 hosts", "3 processes" """
+    return f"{number:,} {what}" + ("" if number == 1 else "es" if what.endswith("s") else "s")
 
 
 def percent(share: float | None) -> str:

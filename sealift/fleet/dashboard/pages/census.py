@@ -60,7 +60,7 @@ def apis(asked: Asked) -> Page:
     switch = [("total", view.choosing(by=""), not by), *((f"by {k}", view.choosing(by=k), k == by) for k in ("service", "version", "host"))]
     panel = Panel(
         "apis",
-        f"{len(rows)} rows",
+        numbers.many(len(rows), "row"),
         grid=grid,
         files=files(view, "apis", by=by, where=view.texts_of(keys)),
         switch=(*switch, *more_rows(asked, len(rows), view)),
@@ -104,7 +104,7 @@ def lineage(asked: Asked) -> Page:
     )  # fmt: skip
     panel = Panel(
         "lineage",
-        f"{len(rows)} model files",
+        numbers.many(len(rows), "model file"),
         grid=grid,
         files=files(view, "lineage", where=view.texts_of(keys)),
         switch=more_rows(asked, len(rows), view),
@@ -146,7 +146,7 @@ def processes(asked: Asked) -> Page:
     ]  # fmt: skip
     panel = Panel(
         "processes",
-        f"{len(rows):,} processes",
+        numbers.many(len(rows), "process"),
         grid=grid,
         files=files(view, "processes", where=view.texts_of(keys)),
         switch=more_rows(asked, len(rows), view),
@@ -189,7 +189,7 @@ def alerts(asked: Asked) -> Page:
     if alarms:
         first = Panel(
             "alarms",
-            f"{len(alarms)} regressions",
+            numbers.many(len(alarms), "regression"),
             grid=_alarm_grid(asked, alarms),
             note="The costliest first. p is corrected for everything that was looked at.",
         )

@@ -14,6 +14,7 @@ from sealift.fleet.dashboard.charts import series
 from sealift.fleet.dashboard.charts.svg import Frame, Times
 from sealift.fleet.dashboard.panels import MEASURES, Cell, Grid, Legend, Maker, Page, Panel, plain
 from sealift.fleet.dashboard.view import View
+from sealift.fleet.model import SLOT_S
 from sealift.fleet.questions import Question, step_for
 from sealift.fleet.store.interface import Store
 
@@ -78,8 +79,8 @@ def times_of(view: View, frame: Frame, step_s: int) -> Times:
 
 
 def covered(view: View, time: int, step_s: int) -> float:
-    """Seconds of the step that lie in the range, so that a rate at its edges is none of a whole step."""
-    return max(min(time + step_s, view.end_s) - max(time, view.start_s), 1)
+    """Seconds of the step that lie in the range, rounded outward to the store's 10 s, so that a rate at its edges is not of a whole step."""
+    return max(min(time + step_s, -(-view.end_s // SLOT_S) * SLOT_S) - max(time, view.start_s // SLOT_S * SLOT_S), 1)
 
 
 def rate_text(value: float) -> str:

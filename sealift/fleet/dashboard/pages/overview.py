@@ -88,7 +88,7 @@ def operators(asked: Asked) -> Page:
         sort=lambda name: view.choosing(order="" if name == "total_ns" else name), order=order,
     )  # fmt: skip
     panel = Panel(
-        "operators", f"{len(rows)} operators", "Columns sort; ± and +? are the bounds of sampling and buckets.", grid=grid,
+        "operators", numbers.many(len(rows), "operator"), "Columns sort; ± and +? are the bounds of sampling and buckets.", grid=grid,
         files=files(view, "top", by="operator,source", order=order, limit=asked.limit), switch=more_rows(asked, len(rows), view),
     )  # fmt: skip
     return replace(page, rows=((panel,),))
@@ -113,7 +113,7 @@ def models(asked: Asked) -> Page:
         sort=lambda name: view.choosing(order="" if name == "total_ns" else name), order=order,
     )  # fmt: skip
     panel = Panel(
-        "models", f"{len(rows)} models", "", grid=grid, files=files(view, "models", order=order, limit=asked.limit),
+        "models", numbers.many(len(rows), "model"), "", grid=grid, files=files(view, "models", order=order, limit=asked.limit),
         switch=(("Lineage of every file", view.to("/lineage"), False), *more_rows(asked, len(rows), view)),
     )  # fmt: skip
     return replace(page, rows=((over_time.panel,), (panel,)))
@@ -147,7 +147,7 @@ def hosts(asked: Asked) -> Page:
         sort=lambda name: view.choosing(order="" if name == "total_ns" else name), order=order,
     )  # fmt: skip
     panel = Panel(
-        "hosts", f"{len(rows)} hosts", f"Overhead: the largest that a process measured; the budget is {budget:.1%}.",
+        "hosts", numbers.many(len(rows), "host"), f"Overhead: the largest that a process measured; the budget is {budget:.1%}.",
         grid=grid, files=files(view, "hosts", order=order, limit=asked.limit), switch=more_rows(asked, len(rows), view),
     )  # fmt: skip
     return replace(page, rows=((panel,),))

@@ -73,7 +73,7 @@ def host(asked: Asked) -> Page:
     page = Page(name, crumbs, (), "hosts", subtitle="One host: what runs on it", actions=(("Compare", compare),))
     known = questions.processes(asked.store, (Filter("host", "=", name),)).to_pylist()
     table = process_grid(asked, known[: asked.limit], "Processes of this host")
-    running = Panel("processes", f"{len(known)} processes", grid=table, files=files(view, "processes", where=[f"host={name}"]))
+    running = Panel("processes", numbers.many(len(known), "process"), grid=table, files=files(view, "processes", where=[f"host={name}"]))
     rows = questions.top(asked.store, view.question("operator", "model", limit=20)).to_pylist()
     if not rows:
         return replace(page, rows=((nothing(asked, "Nothing from this host"),), (running,)))

@@ -63,7 +63,7 @@ function say(text) {
 
 // ---- keys ----
 
-let leading = 0; // when "g" was typed
+let leading = -Infinity; // when "g" was typed
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -84,7 +84,7 @@ function onKey(event) {
     return;
   }
   if (performance.now() - leading < 1500) {
-    leading = 0;
+    leading = -Infinity;
     const link = document.querySelector(`nav a[data-key="${CSS.escape(event.key)}"]`);
     if (link) link.click();
     return;
