@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import urllib.parse
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +113,6 @@ async def load(url: str, bodies: list[bytes], seconds: float, connections: int) 
 
 def collector_cpu_s(url: str) -> float:
     """CPU seconds of the collector so far: what is left of the figures when other programs share the cores."""
-    import urllib.request
-
     with urllib.request.urlopen(f"{url}/metrics") as answer:
         return next(float(line.split()[1]) for line in answer.read().decode().splitlines() if line.startswith("sealift_fleet_cpu_seconds_total "))
 
@@ -176,6 +175,8 @@ def measure_overview(rows: int, folder: Path, repeat: int = 7) -> dict[str, Any]
         fleet = Fleet(url)
         times = {"start": start_s, "end": end_s}
         questions = {
+            "dashboard": lambda: fetched(f"{url}/?from={start_s}&to={end_s}"),
+            "operator_page": lambda: fetched(f"{url}/operator?name=aten::op_7&from={start_s}&to={end_s}"),
             "overview": lambda: (fleet.top(by="operator", **times), fleet.top(by="model", **times), fleet.trend(by="model", limit=8, **times)),
             "top": lambda: fleet.top(by=("operator", "model"), **times),
             "hosts": lambda: fleet.hosts(**times),
@@ -190,6 +191,12 @@ def measure_overview(rows: int, folder: Path, repeat: int = 7) -> dict[str, Any]
                 seconds.append(time.perf_counter() - begin)
             found[name] = {"median_s": round(statistics.median(seconds), 3), "worst_s": round(max(seconds), 3), "first_s": round(seconds[0], 3)}
     return found
+
+
+def fetched(url: str) -> bytes:
+    with urllib.request.urlopen(url) as answer:
+        body: bytes = answer.read()
+        return body
 
 
 def page(ingest: dict[str, Any], overview: dict[str, Any], load: float) -> str:
@@ -218,6 +225,8 @@ def page(ingest: dict[str, Any], overview: dict[str, Any], load: float) -> str:
         *(
             f"| {text} | median {overview[name]['median_s']} s, worst {overview[name]['worst_s']} s |"
             for name, text in (
+                ("dashboard", "The dashboard's first page over all of that, the first view after a start among them"),
+                ("operator_page", "The dashboard's page of an operator: heat map, quantiles, by model and host"),
                 ("overview", f"Overview (operators, models, trend) over {raw:,} raw rows"),
                 ("top", "Time by operator and model, with quantiles"),
                 ("hosts", "Time by host"),

@@ -47,14 +47,19 @@ def top(store: Store, question: Question) -> pa.Table:
         raise QuestionError(f"order {question.order!r}; help: one of {', '.join(ORDERS)}")
     # Without keys SQL answers one row even for nothing: of nulls.
     totals = [r for r in store.totals(question.selection()).to_pylist() if r["count"] is not None]
-    quantiles = {tuple(str(r[k]) for k in question.by): r for r in _quantile_rows(store, question.selection(), totals)}
     everything = sum(r["total_ns"] for r in totals)
-    rows = [_summary(r, everything) | _only_quantiles(quantiles.get(tuple(str(r[k]) for k in question.by))) for r in totals]
+    rows = {tuple(str(r[k]) for k in question.by): r | _summary(r, everything) for r in totals}
+    if not question.order.startswith("p"):  # quantiles of a thousand hosts take longer than all else: only those shown
+        rows = dict(_ordered(rows, question)[: question.limit])
+    for r in _quantile_rows(store, question.selection(), list(rows.values())):
+        rows[tuple(str(r[k]) for k in question.by)] |= _only_quantiles(r)
+    return _table([r for _, r in _ordered(rows, question)[: question.limit]], question.by)
+
+
+def _ordered(rows: Mapping[tuple[str, ...], dict[str, Any]], question: Question) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
     if question.order == "name":
-        rows.sort(key=lambda r: tuple(str(r[k]) for k in question.by))
-    else:
-        rows.sort(key=lambda r: (-(r[question.order] if r[question.order] is not None else -1), *(str(r[k]) for k in question.by)))
-    return _table(rows[: question.limit], question.by)
+        return sorted(rows.items(), key=lambda item: item[0])
+    return sorted(rows.items(), key=lambda item: (-(item[1][question.order] if item[1][question.order] is not None else -1), *item[0]))
 
 
 def trend(store: Store, question: Question) -> pa.Table:
@@ -310,8 +315,8 @@ def _quantile_rows(store: Store, selection: Selection, totals: Sequence[Mapping[
     return rows
 
 
-def _only_quantiles(row: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: row[name] if row else None for name in _QUANTILE_COLUMNS}
+def _only_quantiles(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in _QUANTILE_COLUMNS}
 
 
 def _summary(r: Mapping[str, Any], everything: int) -> dict[str, Any]:
