@@ -13,7 +13,7 @@ CXX_FILES := $(shell find runtime bindings torch_bridge \( -name '*.cpp' -o -nam
 TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check format golden conformance fuzz bench models wheel sanitize avx512 compat clean fleet-demo fleet-faults fleet-capacity fleet-peers fleet-clickhouse
+.PHONY: help dev demo test check format golden conformance fuzz bench models wheel sanitize avx512 compat clean fleet-demo fleet-faults fleet-capacity fleet-peers fleet-clickhouse fleet-screenshots
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ fleet-faults: dev ## kill -9 the fleet's collector 100 times under load
 
 fleet-capacity: dev ## measure the fleet's collector and write docs/capacity.md (a quarter of an hour)
 	$(PY) benchmarks/fleet_capacity.py --write docs/capacity.md
+
+fleet-screenshots: dev ## pictures of the dashboard into docs/images, with the Chromium that is installed
+	$(PY) -m docs.fleet_screenshots
 
 fleet-peers: dev ## the fleet with rotel, an OpenTelemetry collector, between agent and collector
 	test -x build/rotel/bin/python || $(PYTHON) -m venv build/rotel

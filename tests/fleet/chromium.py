@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-PATIENCE_S = float(os.environ.get("SEALIFT_TEST_PATIENCE", 120))  # seconds for anything: the machine may be busy
+PATIENCE_S = float(os.environ.get("SEALIFT_TEST_PATIENCE", 600))  # seconds for anything: the machine may be busy
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39}
 

@@ -52,7 +52,8 @@ def fleet() -> Fleet:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
-    made = EmbeddedStore(tmp_path / "store", Retention(None, None, None, None), threads=2)
+    # A test's process may be stopped for a while: no question ends by the clock.
+    made = EmbeddedStore(tmp_path / "store", Retention(None, None, None, None), threads=2, query_seconds=600.0)
     yield made
     made.close()
 

@@ -16,11 +16,12 @@ pytest.importorskip("jinja2")
 
 from sealift.fleet.collector.limits import Limits
 from sealift.fleet.dashboard import access
+from sealift.fleet.dashboard.view import at
 from sealift.fleet.rules import Rule, Watch
 from sealift.fleet.store.embedded import EmbeddedStore
 from tests.fleet.chromium import Browser, Page, executable
 from tests.fleet.conftest import START_S, Fleet, fill
-from tests.fleet.test_dashboard import HOSTILE, hostile_batches, paths
+from tests.fleet.test_dashboard import HOSTILE, PATIENCE_S, PATIENT, hostile_batches, paths
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="no Chromium here; apt-get install chromium, or SEALIFT_TEST_CHROMIUM=PATH")
 
@@ -71,7 +72,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def url(store: EmbeddedStore, serving: Serving, fleet: Fleet) -> str:
     fill(store, fleet.batches())
-    return serving(store, clock_ns=lambda: (fleet.end_s + 5) * 10**9, watch=Watch((Rule(),)))
+    return serving(store, clock_ns=lambda: (fleet.end_s + 5) * 10**9, watch=Watch((Rule(),)), limits=PATIENT)
 
 
 def unnamed(page: Page) -> list[str]:
@@ -144,7 +145,7 @@ def test_keys(browser: Browser, url: str, fleet: Fleet) -> None:
     assert page.evaluate("location.pathname") == "/models" and str(fleet.plan.start_s) in page.evaluate("location.search")
     page.leaving(lambda: page.press("["))
     span = fleet.end_s - fleet.plan.start_s
-    assert page.evaluate("location.search") == f"?from={fleet.plan.start_s - span}&to={fleet.plan.start_s}"
+    assert page.evaluate("location.search") == f"?from={at(fleet.plan.start_s - span)}&to={at(fleet.plan.start_s)}"
     assert page.problems() == []
     page.close()
 
@@ -168,7 +169,7 @@ def test_live_view_follows_until_it_is_paused(browser: Browser, store: EmbeddedS
     mine = [b for b in fleet.batches() if b.resource.instance == process.instance]
     early, late = mine[: len(mine) // 2], mine[len(mine) // 2 :]
     fill(store, early)
-    url = serving(store, clock_ns=lambda: (fleet.end_s + 5) * 10**9)
+    url = serving(store, limits=PATIENT, clock_ns=lambda: (fleet.end_s + 5) * 10**9)
     page = browser.open(f"{url}/process?instance={process.instance}")
     calls = "[...document.querySelectorAll('#operators tbody tr')].map((r) => r.innerText).join()"
     before = page.until(calls)
@@ -187,7 +188,7 @@ def test_live_view_follows_until_it_is_paused(browser: Browser, store: EmbeddedS
 
 def test_sign_in_by_hand(browser: Browser, store: EmbeddedStore, serving: Serving, fleet: Fleet) -> None:
     fill(store, fleet.batches()[:50])
-    url = serving(store, limits=Limits(read_tokens=("a secret",)))
+    url = serving(store, limits=Limits(read_tokens=("a secret",), query_seconds=PATIENCE_S))
     page = browser.open(url + "/models?from=all")
     assert page.evaluate("document.activeElement.id") == "token" and unnamed(page) == []
     for scheme in ("light", "dark"):
@@ -210,7 +211,7 @@ def test_sign_in_by_hand(browser: Browser, store: EmbeddedStore, serving: Servin
 
 def test_hostile_names_run_nothing(browser: Browser, store: EmbeddedStore, serving: Serving) -> None:
     fill(store, hostile_batches())
-    url = serving(store, clock_ns=lambda: (START_S + 60) * 10**9)
+    url = serving(store, limits=PATIENT, clock_ns=lambda: (START_S + 60) * 10**9)
     page = browser.open(url + "/health")
     page.send("Page.addScriptToEvaluateOnNewDocument", source="window.called = []; window.alert = (x) => window.called.push(x);")
     quoted = {k: urllib.parse.quote(v) for k, v in HOSTILE.items()}
@@ -233,7 +234,7 @@ def test_without_scripts_every_page_still_shows_all(browser: Browser, url: str, 
     page = browser.open(url + "/health")
     page.send("Emulation.setScriptExecutionDisabled", value=True)
     page.send("Page.navigate", url=f"{url}/model?name=minilm-v2&from={fleet.plan.start_s}&to={fleet.end_s}")
-    end, names = time.monotonic() + 60, list[Any]()
+    end, names = time.monotonic() + PATIENCE_S, list[Any]()
     while "Kernels and operators" not in names and time.monotonic() < end:
         browser.listen(0.1)
         nodes = page.send("Accessibility.getFullAXTree")["nodes"]

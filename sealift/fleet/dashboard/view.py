@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -17,6 +18,15 @@ CHOICES = (  # what pages choose beside time and filters
     "name", "instance", "by", "order", "limit", "live", "next", "check", "a_where", "b_where", "b_from", "b_to",
 )  # fmt: skip
 RANGES = (("-15m", "15 min"), ("-1h", "1 h"), ("-24h", "24 h"), ("-7d", "7 d"), ("all", "All"))
+
+
+def at(seconds: int) -> str:
+    """A moment for an address, as people read it."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M" + (":%S" if seconds % 60 else ""))
+
+
+def encoded(parameters: Sequence[tuple[str, str]]) -> str:
+    return urlencode(parameters, safe=":*")
 
 
 @dataclass(frozen=True)
@@ -95,14 +105,14 @@ class View:
 
     @property
     def url(self) -> str:
-        return self.path + ("?" + urlencode(self.parameters) if self.parameters else "")
+        return self.path + ("?" + encoded(self.parameters) if self.parameters else "")
 
     def to(self, path: str, **choices: str) -> str:
         """Another page's URL with this time range and these filters, and that page's choices."""
         moved = replace(self, path=path, choices=choices)
         # A page has its own default range, so what is shown here is said there.
         parameters = moved.parameters if (self.start, self.end) != ("-1h", "now") else [p for p in moved.parameters if p[0] not in ("from", "to")]
-        return path + ("?" + urlencode(parameters) if parameters else "")
+        return path + ("?" + encoded(parameters) if parameters else "")
 
     def during(self, start: str, end: str = "now") -> str:
         return replace(self, start=start, end=end).url
@@ -124,7 +134,7 @@ class View:
     def shifted(self, direction: int) -> str:
         """The range of the same length before (-1) or after (1)."""
         span = self.end_s - self.start_s
-        return replace(self, start=str(max(self.start_s + direction * span, 0)), end=str(self.end_s + direction * span)).url
+        return replace(self, start=at(max(self.start_s + direction * span, 0)), end=at(self.end_s + direction * span)).url
 
     def download(self, question: str, format: str, **more: Any) -> str:
         """The answer behind a table or chart as a file; times as they are shown, whenever it is fetched."""
@@ -134,4 +144,4 @@ class View:
         where = more.pop("where", None)
         parameters += [("where", text) for text in (self.texts if where is None else where)]
         parameters += [(k, str(v)) for k, v in more.items() if v]
-        return f"/download/{question}.{format}" + ("?" + urlencode(parameters) if parameters else "")
+        return f"/download/{question}.{format}" + ("?" + encoded(parameters) if parameters else "")

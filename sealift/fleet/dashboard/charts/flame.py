@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 
 from markupsafe import Markup
@@ -35,10 +36,15 @@ def _drawn(frame: Frame, root: Frame, x: float, row: int, scale: float) -> list[
     if name:
         parts.append(element("text", name, x=x + 6, y=row * _ROW + 15, class_="frame-name"))
     found = [element("g", *parts)]
-    for child in sorted(frame.children.values(), key=lambda f: -f.total_ns):
+    for child in sorted(frame.children.values(), key=_by_name):
         found += _drawn(child, root, x, row + 1, scale)
         x += child.total_ns * scale
     return found
+
+
+def _by_name(frame: Frame) -> list[tuple[int, str]]:
+    """Layer 2 before layer 10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", frame.name)]
 
 
 def _depth(frame: Frame, total: int, width: int) -> int:

@@ -13,6 +13,7 @@ from sealift.fleet.dashboard import numbers
 from sealift.fleet.dashboard.charts.forest import Ratio, forest
 from sealift.fleet.dashboard.pages.common import Asked, key_cell
 from sealift.fleet.dashboard.panels import Cell, Page, Panel, Tile, plain
+from sealift.fleet.dashboard.view import at, encoded
 from sealift.fleet.statistics import CONFIDENCE
 
 KEYS = ("operator", "operator,model", "model", "service", "host")
@@ -137,7 +138,7 @@ def presets(asked: Asked) -> list[tuple[str, str]]:
 
     def url(**more: Any) -> str:
         pairs = [(k.rstrip("_"), v) for k, v in more.items()]
-        return "/compare?" + urlencode([*pairs, *kept])
+        return "/compare?" + encoded([*pairs, *kept])
 
     found = [
         ("Last hour, the hour before", url(from_="-2h", to="-1h", b_from="-1h", b_to="now")),
@@ -147,7 +148,7 @@ def presets(asked: Asked) -> list[tuple[str, str]]:
     first, last = asked.store.time_range()
     if last and last < now - 3600:
         middle = (first + last) // 2 // 10 * 10
-        found.append(("First and second half of all data", url(from_=first, to=middle, b_from=middle, b_to=last)))
+        found.append(("First and second half of all data", url(from_=at(first), to=at(middle), b_from=at(middle), b_to=at(last))))
     versions: dict[str, dict[str, int]] = defaultdict(dict)
     known = asked.store.processes()
     for service, version, seen in zip(*(known.column(c).to_pylist() for c in ("service", "version", "first_s"))):

@@ -47,9 +47,9 @@ def model(asked: Asked) -> Page:
         blocks.append((Panel("flame", "Time by module", note, flame(root, "Time by module", text)),))
     kernels = measured(
         rows,
-        [("Kernel or operator", key_cell(plain, "operator", over_time.colours)), ("Stands for", _ops), ("Source lines", _places)],
+        [("Kernel or operator", key_cell(plain, "operator", over_time.colours)), ("Stands for", _stands_for)],
         "Kernels and operators",
-        ("total_ns", "self_ns", "share", "count", "mean_ns", "p50_ns", "p99_ns"),
+        ("total_ns", "share", "count", "mean_ns", "p50_ns", "p99_ns"),
     )
     by = "operator,source,origin"
     blocks.append((Panel("kernels", "Kernels and operators", "", grid=kernels, files=files(view, "top", by=by, limit=_KERNELS)),))
@@ -100,14 +100,13 @@ def _provenance(asked: Asked, name: str, lineage: Rows) -> Panel:
     return Panel("provenance", "Provenance", note, facts=facts, files=files(asked.view, "lineage", where=where))
 
 
-def _ops(row: Any) -> Cell:
-    ops = parse_origin(row["origin"]).ops
-    return Cell(", ".join(ops), code=True) if ops else Cell("a PyTorch operator" if row["source"] == "torch" else "")
-
-
-def _places(row: Any) -> Cell:
-    places = [f"{p.path}:{p.line}" + (f"  {p.module}" if p.module else "") for p in parse_origin(row["origin"]).places]
-    return Cell("", code=True, lines=tuple(places))
+def _stands_for(row: Any) -> Cell:
+    """A kernel's operators, and the user's lines that they come from."""
+    origin = parse_origin(row["origin"])
+    places = [f"{p.path}:{p.line}" + (f"  {p.module}" if p.module else "") for p in origin.places]
+    if not origin.ops and not places:
+        return Cell("a PyTorch operator" if row["source"] == "torch" else "")
+    return Cell("", lines=(", ".join(origin.ops), *places))
 
 
 def flame_of(name: str, rows: Rows) -> Frame | None:

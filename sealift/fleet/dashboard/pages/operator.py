@@ -9,7 +9,7 @@ from sealift.fleet.dashboard import numbers
 from sealift.fleet.dashboard.charts import heatmap, series
 from sealift.fleet.dashboard.pages.common import Asked, files, key_cell, nothing, quantiles, span_text, times_of, total_tiles, trend
 from sealift.fleet.dashboard.panels import Cell, Page, Panel, Tile, measured
-from sealift.fleet.dashboard.view import View
+from sealift.fleet.dashboard.view import View, at
 from sealift.fleet.errors import QuestionError
 from sealift.fleet.questions import Question, step_for
 
@@ -55,10 +55,10 @@ def operator(asked: Asked) -> Page:
 def comparison(view: View, operator: str = "") -> str:
     """This range against the one before it."""
     span = view.end_s - view.start_s
-    before = replace(view, start=str(view.start_s - span), end=str(view.start_s), choices={})
+    before = replace(view, start=at(view.start_s - span), end=at(view.start_s), choices={})
     if operator:
         before = replace(before, picked={**view.picked, "operator": operator})
-    return before.to("/compare", b_from=view.start if view.start != "all" else str(view.start_s), b_to=view.end)
+    return before.to("/compare", b_from=at(view.start_s), b_to=at(view.end_s))
 
 
 def heat(asked: Asked, view: View, title: str = "Latency over time") -> Panel:
