@@ -1,179 +1,153 @@
 """What one collector takes and how fast it answers, on this machine, and the arithmetic for fleets of any size: writes docs/capacity.md.
 
-    python benchmarks/fleet_capacity.py --write docs/capacity.md       # about a quarter of an hour
-    python benchmarks/fleet_capacity.py --rows 2000000 --seconds 10    # a first look
+    python benchmarks/fleet_capacity.py --write docs/capacity.md     # under eight minutes on two quiet cores
+    python benchmarks/fleet_capacity.py --quick                      # a first look: two minutes, nothing written
 
-Ingest: a collector process of its own and a load generator on the same cores, requests of 100 histogram points (each with its samples and self
-time), 32 connections; a point counts when its request has been answered, that is when it is on disk. Overview: 100 million raw rows are written
-as agents' batches would be, rolled up, and the dashboard's first questions are asked over HTTP."""
+Ingest: a collector process of its own and a load generator on the same cores (fleet_load.py); a point counts when its request has been answered,
+that is when it is on disk, and the collector's own count of what it kept must agree. Overview: 100 million raw rows, committed, folded and rolled
+up by the store's own code in two processes of half the hosts each, whose segments then form one store; the dashboard's first questions are asked
+of it over HTTP."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
+import multiprocessing
 import os
 import platform
-import random
 import shutil
 import statistics
 import sys
 import tempfile
 import time
-import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any
 
+import fleet_load
 import numpy as np
 
 from sealift.fleet.client import Fleet
 from sealift.fleet.columns import Rows
 from sealift.fleet.drive import local_collector
 from sealift.fleet.model import Batch, Points, Resource, SeriesKey
-from sealift.fleet.otlp import encode
+from sealift.fleet.store.control import Control, insert_resources, insert_segments
 from sealift.fleet.store.embedded import EmbeddedStore
 from sealift.fleet.store.interface import Retention
 
-OPERATORS = 100  # series of a process
-BUCKETS = 20  # with counts, of a point
+OPERATORS, BUCKETS = fleet_load.OPERATORS, fleet_load.BUCKETS
 
 
-def request_bodies(count: int, distinct: int = 40) -> list[bytes]:
-    """Requests of 100 points each, each of a process of its own; the points repeat after `distinct` requests."""
-    chance = random.Random(0)
-    now = time.time_ns()
-    bodies = []
-    for i in range(min(distinct, count)):
-        resource: dict[str, encode.Value] = {
-            "service.name": f"service-{i % 10}", "service.version": "1.0", "service.instance.id": f"instance-{i:08d}", "host.name": f"host-{i % 1000}",
-            "process.pid": i, "telemetry.sdk.name": "sealift", "telemetry.sdk.language": "python", "k8s.pod.name": f"pod-{i}",
-        }  # fmt: skip
-        points = []
-        for j in range(OPERATORS):
-            counts = [chance.randrange(1, 300) for _ in range(BUCKETS)]
-            attributes = (
-                ("sealift.operator", f"aten::op_{j}"),
-                ("sealift.source", "torch"),
-                ("sealift.scope", "function"),
-                ("sealift.model.id", f"model-{i % 10}"),
-            )
-            points.append(
-                encode.Histogram(attributes, sum(counts), sum(counts) // 2, sum(counts) * 40_000, sum(counts) * 30_000, 0, 90 + j % 40, counts)
-            )
-        bodies.append(encode.metrics_request(resource, 0, now - 10**10, now, points, {"dropped": 0, "overflow": 0, "overhead": 0.002}))
-    return [bodies[i % distinct].replace(b"instance-%08d" % (i % distinct), b"instance-%08d" % i) for i in range(count)]
+def collector_figure(url: str, name: str) -> float:
+    """One of the collector's own figures."""
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        return next(float(line.split()[1]) for line in answer.read().decode().splitlines() if line.startswith(f"{name} "))
 
 
-async def load(url: str, bodies: list[bytes], seconds: float, connections: int) -> dict[str, Any]:
-    """Each connection sends its next request when the last has been answered."""
-    address = urllib.parse.urlsplit(url)
-    latencies: list[float] = []
-    done = refused = 0
-    queue = iter(bodies)
-    end = time.monotonic() + seconds
-    started = time.monotonic()
-
-    async def one() -> None:
-        nonlocal done, refused
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        for body in queue:
-            if time.monotonic() > end:
-                break
-            sent = time.monotonic()
-            head = f"POST /v1/metrics HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: {len(body)}\r\n\r\n"
-            writer.write(head.encode() + body)
-            await writer.drain()
-            status = await reader.readline()
-            length = 0
-            while (line := await reader.readline()) not in (b"\r\n", b""):
-                if line.lower().startswith(b"content-length:"):
-                    length = int(line.split(b":")[1])
-            await reader.readexactly(length)
-            if b" 200 " in status:
-                done += 1
-                latencies.append(time.monotonic() - sent)
-            else:
-                refused += 1
-        writer.close()
-
-    await asyncio.gather(*(one() for _ in range(connections)))
-    elapsed = time.monotonic() - started
-    latencies.sort()
+def measure_ingest(seconds: float, folder: Path, connections: int = 100) -> dict[str, Any]:
+    prepared = fleet_load.prepare(int(seconds * 1200) + 1200)
+    requests = iter(prepared.requests)
+    with local_collector(folder / "ingest") as url:
+        warm = fleet_load.replay(url, requests, 2, connections)  # the first requests open files and fill dictionaries
+        before = collector_figure(url, "sealift_fleet_cpu_seconds_total")
+        found = fleet_load.replay(url, requests, seconds, connections)
+        cpu = collector_figure(url, "sealift_fleet_cpu_seconds_total") - before
+        kept = collector_figure(url, "sealift_fleet_points_total")
+        counted = Fleet(url).top(by="service", start="-1h", end=time.time() + 60, limit=100)
+    assert next(requests, None), "the load generator ran out of requests"
+    points = found.acknowledged * fleet_load.OPERATORS
+    assert kept == points + warm.acknowledged * fleet_load.OPERATORS, "what was acknowledged is what was kept"
+    assert sum(counted.column("samples").to_pylist()) > 0
     return {
-        "requests": done,
-        "refused": refused,
-        "seconds": round(elapsed, 1),
-        "points_per_second": round(done * OPERATORS / elapsed),
-        "latency_ms_p50": round(1000 * latencies[len(latencies) // 2]) if latencies else None,
-        "latency_ms_p99": round(1000 * latencies[len(latencies) * 99 // 100]) if latencies else None,
-        "bytes_per_point": round(sum(map(len, bodies)) / len(bodies) / OPERATORS),
+        "requests": found.acknowledged,
+        "refused": found.refused,
+        "seconds": round(found.seconds, 1),
+        "connections": connections,
+        "points_per_second": round(points / found.seconds),
+        "latency_ms_p50": round(1000 * found.latencies_s[len(found.latencies_s) // 2]),
+        "latency_ms_p99": round(1000 * found.latencies_s[len(found.latencies_s) * 99 // 100]),
+        "collector_cpu_us_per_point": round(1e6 * cpu / points, 1),
+        "sender_cpu_us_per_point": round(1e6 * found.cpu_s / points, 1),
+        "bytes_per_point": round(prepared.plain_bytes / fleet_load.OPERATORS),
+        "wire_bytes_per_point": round(prepared.wire_bytes / fleet_load.OPERATORS),
     }
 
 
-def collector_cpu_s(url: str) -> float:
-    """CPU seconds of the collector so far: what is left of the figures when other programs share the cores."""
-    with urllib.request.urlopen(f"{url}/metrics") as answer:
-        return next(float(line.split()[1]) for line in answer.read().decode().splitlines() if line.startswith("sealift_fleet_cpu_seconds_total "))
-
-
-def measure_ingest(seconds: float, folder: Path) -> dict[str, Any]:
-    bodies = request_bodies(max(int(seconds * 1200), 200))
-    with local_collector(folder / "ingest") as url:
-        asyncio.run(load(url, bodies[:50], 5, 8))  # the first requests open files and fill dictionaries
-        before = collector_cpu_s(url)
-        found = asyncio.run(load(url, bodies[50:], seconds, 32))
-        found["collector_cpu_us_per_point"] = round(1e6 * (collector_cpu_s(url) - before) / (found["requests"] * OPERATORS), 1)
-        kept = Fleet(url).top(by="service", start="-1h", end=time.time() + 60)
-        points = sum(kept.column("samples").to_pylist()) > 0
-        figures = Fleet(url).info()["figures"]
-    assert points
-    assert found["requests"] < len(bodies) - 50, "the load generator ran out of requests"
-    return found | {"figures": figures}
-
-
-def raw_rows(store: EmbeddedStore, rows: int, start_s: int, hosts: int = 1000, batch_rows: int = 500_000) -> float:
-    """Writes `rows` raw rows as `hosts` processes' ten-second batches would be; the seconds it took, roll-ups included."""
-    chance = np.random.default_rng(0)
+def raw_rows(folder: Path, rows: int, start_s: int, hosts: range, segment_rows: int = 1_000_000) -> dict[str, Any]:
+    """A store of `rows` raw rows, which its own code commits as they would arrive, folds into 10 s rows, minutes and hours, and rolls up for the
+    fleet. What is left out: HTTP and decoding, which the ingest figure has."""
+    store = EmbeddedStore(folder, Retention(None, None, None, None), threads=1)
+    chance = np.random.default_rng(hosts.start)
     keys = [SeriesKey(f"aten::op_{j}", "torch", "function", f"model-{j % 10}") for j in range(OPERATORS)]
     ids = np.array([k.id for k in keys], np.int64)
-    resources = [Resource(f"service-{i % 10}", "1.0", f"host-{i}", f"instance-{i}", i) for i in range(hosts)]
+    resources = [Resource(f"service-{i % 10}", "1.0", f"host-{i}", f"instance-{i}", i) for i in hosts]
     store.commit([Batch("metrics", r, None, i, series={k.id: k for k in keys}) for i, r in enumerate(resources)], start_s * 10**9)
     resource_ids = np.array([r.id for r in resources], np.int64)
-    per_window = hosts * OPERATORS
-    windows_together = max(batch_rows // per_window, 1)
-    started = time.monotonic()
-    total = rows // per_window
+    per_window = len(hosts) * OPERATORS
+    windows_together = max(segment_rows // per_window, 1)
+    started, total = time.monotonic(), rows // per_window
+    shape = np.exp(-0.5 * ((np.arange(BUCKETS) - (BUCKETS - 1) / 2) / 4) ** 2) * 400  # of a log-normal's buckets
     for first in range(0, total, windows_together):
         windows = min(windows_together, total - first)
         n = windows * per_window
-        counts = chance.integers(1, 300, n * BUCKETS)
+        noise = chance.integers(128, 384, n * BUCKETS // 8 + 8)  # an eighth as many draws as counts, read from eight places
+        tiled = np.concatenate([noise[i : i + n * BUCKETS // 8] for i in range(8)])[: n * BUCKETS]
+        counts = (np.tile(shape, n)[: len(tiled)] * tiled).astype(np.int64) // 256
         offsets = np.arange(0, n * BUCKETS + 1, BUCKETS)
-        sums = np.add.reduceat(counts, offsets[:-1])
+        sums = np.maximum(counts.reshape(n, BUCKETS).sum(1), 1)
         points = Points(
-            series=np.tile(ids, windows * hosts), time_s=np.repeat(start_s + 10 * (first + np.arange(windows)), per_window), count=sums,
-            samples=np.maximum(sums // 2, 1), total_ns=sums * 40_000, self_ns=sums * 30_000, zero=np.zeros(n, np.int64),
-            first=np.tile(90 + np.arange(OPERATORS) % 40, windows * hosts), offsets=offsets, counts=counts,
+            series=np.tile(ids, windows * len(hosts)), time_s=np.repeat(start_s + 10 * (first + np.arange(windows)), per_window), count=sums,
+            samples=np.maximum(sums // 2, 1), total_ns=sums * 40_000, self_ns=sums * 30_000, zero=sums - counts.reshape(n, BUCKETS).sum(1),
+            first=np.tile(90 + np.arange(OPERATORS) % 40, windows * len(hosts)), offsets=offsets, counts=counts,
         )  # fmt: skip
         store.append_rows(Rows.of(points, np.tile(np.repeat(resource_ids, OPERATORS), windows)))
         store.maintain((start_s + 10 * (first + windows)) * 10**9)
-        print(f"\r{(first + windows) * per_window / 1e6:.0f} million rows, {time.monotonic() - started:.0f} s ", end="", file=sys.stderr, flush=True)
+        print(
+            f"\r{(first + windows) * per_window / 1e6:.0f} of {rows / 1e6:.0f} million rows, {time.monotonic() - started:.0f} s ",
+            end="",
+            file=sys.stderr,
+        )
     store.maintain((start_s + 10 * total + 7200) * 10**9)
-    print(file=sys.stderr)
-    return time.monotonic() - started
-
-
-def measure_overview(rows: int, folder: Path, repeat: int = 7) -> dict[str, Any]:
-    start_s = int(time.time() - rows / 100_000 * 10 - 3600) // 3600 * 3600
-    store = EmbeddedStore(folder / "overview", Retention(None, None, None, None))
-    took = raw_rows(store, rows, start_s)
     figures = dict(store.info().figures)
     store.close()
-    end_s = start_s + rows // 100_000 * 10
-    found: dict[str, Any] = {"rows": rows, "written_and_rolled_up_s": round(took), "figures": figures, "span_s": end_s - start_s}
-    with local_collector(folder / "overview", "--keep-10s", "0", "--keep-60s", "0", "--keep-3600s", "0") as url:
+    return {"cpu_s": time.process_time(), "figures": figures}
+
+
+def joined(parts: list[Path]) -> Path:
+    """The first store with the others' segments: halves of one fleet, made by a process each."""
+    control = Control(parts[0] / "control.sqlite")
+    for part in parts[1:]:
+        other = Control(part / "control.sqlite")
+        with control.transaction() as connection:
+            insert_segments(connection, other.segments())
+            insert_resources(connection, [(r[0], Resource(*r[2:])) for r in other.all("SELECT * FROM resource")])
+            connection.executemany("INSERT INTO process VALUES (?, ?, ?, ?, ?, ?)", other.all("SELECT * FROM process"))
+        for segment in (part / "segments").iterdir():
+            segment.rename(parts[0] / "segments" / segment.name)
+        other.close()
+    control.close()
+    return parts[0]
+
+
+def measure_overview(rows: int, folder: Path, repeat: int = 7, hosts: int = 1000) -> dict[str, Any]:
+    per_window = hosts * OPERATORS
+    span_s = rows // per_window * 10
+    start_s = int(time.time() - span_s - 3600) // 3600 * 3600
+    workers = 2
+    parts = [folder / f"overview-{i}" for i in range(workers)]
+    started = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        share = hosts // workers
+        made = pool.starmap(raw_rows, [(p, rows // workers, start_s, range(i * share, (i + 1) * share)) for i, p in enumerate(parts)], chunksize=1)
+    took, cpu = time.monotonic() - started, sum(m["cpu_s"] for m in made)
+    print(file=sys.stderr)
+    figures = {name: sum(m["figures"][name] for m in made) for name in made[0]["figures"]}
+    end_s = start_s + span_s
+    found: dict[str, Any] = {"rows": rows, "made_s": round(took), "cpu_us_per_row": round(1e6 * cpu / rows, 2), "figures": figures, "span_s": span_s}
+    with local_collector(joined(parts), "--keep-10s", "0", "--keep-60s", "0", "--keep-3600s", "0") as url:
         fleet = Fleet(url)
         times = {"start": start_s, "end": end_s}
+        calls = sum(fleet.top(by="operator", limit=1000, **times).column("samples").to_pylist())
         questions = {
             "dashboard": lambda: fetched(f"{url}/?from={start_s}&to={end_s}"),
             "operator_page": lambda: fetched(f"{url}/operator?name=aten::op_7&from={start_s}&to={end_s}"),
@@ -190,6 +164,7 @@ def measure_overview(rows: int, folder: Path, repeat: int = 7) -> dict[str, Any]
                 ask()
                 seconds.append(time.perf_counter() - begin)
             found[name] = {"median_s": round(statistics.median(seconds), 3), "worst_s": round(max(seconds), 3), "first_s": round(seconds[0], 3)}
+    assert calls > rows, "every raw row is in the answer"
     return found
 
 
@@ -199,43 +174,51 @@ def fetched(url: str) -> bytes:
         return body
 
 
-def page(ingest: dict[str, Any], overview: dict[str, Any], load: float) -> str:
+def page(ingest: dict[str, Any], overview: dict[str, Any], load: float, date: str, command: str) -> str:
     f = overview["figures"]
     raw = overview["rows"]
     bytes_per_row_10s = f["store_bytes"] / max(f["store_rows_10s"], 1)
     rate = ingest["points_per_second"]
     wire = ingest["bytes_per_point"]
+    busy = (
+        f" Load average {load:.1f} when it began: above 1 other programs took part of the cores, and a quiet machine does better." if load > 1 else ""
+    )
     lines = [
         "# Capacity of the fleet's collector",
         "",
-        f"Load average {load:.1f} when it began: above 1 other programs took part of the cores, and a quiet machine does better." if load > 1 else "",
-        "",
-        f"Written by `python benchmarks/fleet_capacity.py --write docs/capacity.md` on {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; collector and load share the cores.",
+        f"Written on {date} by `{command}` on {machine()}, Python {platform.python_version()}; collector and load share the cores.{busy}",
         "",
         "## Measured",
         "",
         "| What | Figure |",
         "|---|---|",
         f"| Ingest, durable, histogram rows a second | **{rate:,}** ({ingest['requests']:,} requests of {OPERATORS} rows in {ingest['seconds']} s; {ingest['refused']} refused) |",
-        f"| Answer to a request, that is on disk | median {ingest['latency_ms_p50']} ms, 99 % {ingest['latency_ms_p99']} ms, with 32 connections |",
-        f"| Collector's CPU time | {ingest['collector_cpu_us_per_point']} us a row, everything included: HTTP, decoding, Parquet, syncs, roll-ups |",
-        f"| A row on the wire, before gzip | {wire} bytes, with its samples and self time |",
-        f"| Raw rows written and rolled up | {raw:,} rows in {overview['written_and_rolled_up_s']} s ({raw / max(overview['written_and_rolled_up_s'], 1):,.0f} a second) |",
-        f"| On disk | {f['store_bytes'] / 1e9:.2f} GB in {f['store_segments']:.0f} segments: {bytes_per_row_10s:.0f} bytes a 10 s row, its roll-ups included |",
+        f"| Answer to a request, that is on disk | median {ingest['latency_ms_p50']} ms, 99 % {ingest['latency_ms_p99']} ms, with {ingest['connections']} connections always waiting |",
+        f"| Collector's CPU time | {ingest['collector_cpu_us_per_point']} us a row, everything included: HTTP, gzip, decoding, Parquet, syncs, roll-ups (the sender: {ingest['sender_cpu_us_per_point']} us) |",
+        f"| A row on the wire | {ingest['wire_bytes_per_point']} bytes as sent, {wire} before gzip, with its samples and self time |",
+        f"| On disk | {bytes_per_row_10s:.0f} bytes a 10 s row, its roll-ups included |",
+        f"| Store's own work on a raw row: commit, folds, roll-ups | {overview['cpu_us_per_row']} us of CPU ({raw:,} rows in {overview['made_s']} s by two processes) |",
         *(
             f"| {text} | median {overview[name]['median_s']} s, worst {overview[name]['worst_s']} s |"
             for name, text in (
                 ("dashboard", "The dashboard's first page over all of that, the first view after a start among them"),
                 ("operator_page", "The dashboard's page of an operator: heat map, quantiles, by model and host"),
-                ("overview", f"Overview (operators, models, trend) over {raw:,} raw rows"),
+                ("overview", f"**Overview** (operators, models, trend) over {raw:,} raw rows"),
                 ("top", "Time by operator and model, with quantiles"),
-                ("hosts", "Time by host"),
+                ("hosts", "Time by host, with quantiles"),
                 ("heatmap", "One operator's heat map"),
                 ("last_hour", "Time by operator and model, last hour"),
             )
         ),
         "",
-        f"The raw rows: 1,000 hosts, {OPERATORS} series each, {BUCKETS} buckets with counts, every 10 s for {overview['span_s'] / 3600:.1f} hours.",
+        "### How the rows were made",
+        "",
+        f"Ingest: requests of {OPERATORS} points, {BUCKETS} buckets with counts each, from 400 processes, made and compressed (gzip 1) beforehand as the agent does; one",
+        "process replays them. Every acknowledged point is in the collector's own count of what it kept.",
+        "",
+        f"Overview: 1,000 hosts, {OPERATORS} series each, {BUCKETS} buckets with counts, every 10 s for {overview['span_s'] / 3600:.1f} hours. Every raw row was committed as a segment, folded into 10 s",
+        "rows, minutes and hours and rolled up for the fleet by the store's own code; left out are HTTP and decoding. Two processes made a store of half the",
+        "hosts each, whose segments were then put into one. The answers come over HTTP from a collector that has just started.",
         "",
         "## Arithmetic",
         "",
@@ -254,7 +237,7 @@ def page(ingest: dict[str, Any], overview: dict[str, Any], load: float) -> str:
         hours = hosts * OPERATORS * 24 * 400 * bytes_per_row_10s * 2
         shards = "none" if hosts <= 10_000 else f"{max(2, -(-int(minutes + ten + hours) // int(4e12)))} of 4 TB"
         lines.append(
-            f"| {hosts:,} | {per_second:,.0f} | {OPERATORS * 864 * wire / 1e6:.1f} MB | {collectors} | {size(ten)} | {size(minutes)} | {size(hours)} | {shards} |"
+            f"| {hosts:,} | {per_second:,.0f} | {OPERATORS * 864 * ingest['wire_bytes_per_point'] / 1e6:.1f} MB | {collectors} | {size(ten)} | {size(minutes)} | {size(hours)} | {shards} |"
         )
     lines += [
         "",
@@ -273,14 +256,25 @@ def size(count: float) -> str:
     return f"{count / 1e3:.0f} kB"
 
 
+def machine() -> str:
+    model = next(
+        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
+        platform.machine(),
+    )
+    return f"{model}, {os.cpu_count()} cores, {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--quick", action="store_true", help="2 million rows, 5 seconds")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--only", choices=("ingest", "overview"))
     parser.add_argument("--folder", type=Path, help="where the stores are made (default: a temporary folder)")
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.rows, arguments.seconds = 2_000_000, 5.0
     load_average = os.getloadavg()[0]
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="sealift-capacity-"))
     try:
@@ -289,7 +283,8 @@ def main() -> None:
         overview = measure_overview(arguments.rows, folder) if arguments.only != "ingest" else {}
         print(json.dumps(overview, indent=2))
         if arguments.write and not arguments.only:
-            arguments.write.write_text(page(ingest, overview, load_average))
+            command = f"python {os.path.relpath(sys.argv[0])} {' '.join(sys.argv[1:])}"
+            arguments.write.write_text(page(ingest, overview, load_average, time.strftime("%Y-%m-%d", time.gmtime()), command))
     finally:
         if arguments.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
