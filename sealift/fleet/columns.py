@@ -87,6 +87,10 @@ class Rows:
         values = lists.values.to_numpy()[offsets[0] : offsets[-1]] if len(offsets) else np.zeros(0, np.int64)
         return cls(columns, offsets - offsets[0] if len(offsets) else np.zeros(1, np.int64), values)
 
+    def of_one_series(self) -> Rows:
+        """The same points with nothing said of their series."""
+        return Rows(self.columns | {"series": np.zeros(len(self), np.int64)}, self.offsets, self.counts)
+
     def take(self, order: Ints) -> Rows:
         lengths = np.diff(self.offsets)[order]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)

@@ -296,3 +296,18 @@ def test_a_question_that_takes_too_long_is_ended(tmp_path: Path, fleet: Fleet) -
         for _ in range(200):
             store.buckets(ALL)
     store.close()
+
+
+def test_questions_read_the_roll_up_that_is_just_fine_enough(store: EmbeddedStore, fleet: Fleet) -> None:
+    fill(store, fleet.batches())
+    store.maintain((START_S + 10_000) * 10**9)
+
+    def read(*by: str, where: tuple[Filter, ...] = ()) -> set[str]:
+        parts = store._parts(Selection(fleet.plan.start_s, fleet.end_s, by, where))
+        return {scope for part in parts for scope in ("process", "fleet", "host") if f"/{scope}-" in part.source}
+
+    assert read("operator", "service") == read() == {"fleet"}
+    assert read("host") == read("service", where=(Filter.parse("host~search*"),)) == {"host"}
+    assert read("host", "model") == read("host", where=(Filter.parse("operator=aten::addmm"),)) == read("label:phase", "pid") == {"process"}
+    rows = {scope: sum(s.rows for s in store._chosen(scope, 60)) for scope in ("process", "host")}
+    assert 0 < rows["host"] * 4 < rows["process"]

@@ -17,7 +17,7 @@ from typing import Any
 from sealift.fleet.errors import StoreDamagedError, StoreFullError
 from sealift.fleet.model import Batch, Resource, SeriesKey
 
-VERSION = 1
+VERSION = 2
 _RECENT = 64  # sequence numbers below the highest of which the parts' digests are remembered; what is older was counted or is lost
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -40,7 +40,7 @@ class Segment:
     """A Parquet file. `step_s`: 0 as it arrived, else the roll-up's step. `folded`: its rows are in the next coarser roll-up, too."""
 
     name: str
-    scope: str  # "process" | "fleet"
+    scope: str  # "process" | "fleet" | "host", as embedded.py has them
     step_s: int
     folded: bool
     time_min: int  # start of the first slot

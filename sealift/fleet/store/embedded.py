@@ -1,7 +1,8 @@
 """The store of one machine: Parquet segments, DuckDB to query them, SQLite for what must change together.
 
 A commit is one segment `as it arrived` (step 0) and one transaction. Maintenance folds those into 10 s rows, these into minutes and minutes into
-hours, each for processes and for the whole fleet (no host, no process). A fold's output and the mark on its input appear in one transaction, so at
+hours, each in three scopes: "process" has everything, "fleet" knows no host and no process, "host" no series: of a process, all its operators
+together, a hundredth of the rows, which is what a question by host reads. A fold's output and the mark on its input appear in one transaction, so at
 any moment each point is counted exactly once: at a level, plus whatever finer segments are not folded yet. Late points need nothing special."""
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from sealift.fleet.store.control import Control, Segment, insert_resources, inse
 from sealift.fleet.store.interface import RESOURCE_KEYS, SERIES_KEYS, Receipt, Retention, Selection, StoreInfo
 from sealift.fleet.store.select import STEPS
 
+SCOPES = ("process", "fleet", "host")
 FOLD_ROWS = 2_000_000  # rows read for one fold or compaction: about 400 MB
 COMPACT_AT = 8  # segments of one kind and span that are worth merging
 
@@ -250,7 +252,7 @@ class EmbeddedStore:
                 pending.clear()
 
     def _parts(self, selection: Selection) -> list[select.Part]:
-        scope = "process" if selection.needs_processes else "fleet"
+        scope = "fleet" if not selection.needs_processes else "process" if selection.needs_series else "host"
         parts = []
         with self._state:
             segments = list(self._segments.values())
@@ -366,12 +368,12 @@ class EmbeddedStore:
         processes = merge(rows, 10)
         with self._state:
             group_of = {i: self._resources[i].group.id for i in np.unique(processes.columns["resource"]).tolist()}
-        fleet = merge(processes, 10, group_of)
-        self._replace(taken, [("process", 10, processes), ("fleet", 10, fleet)], keep=False)
+        fleet, hosts = merge(processes, 10, group_of), merge(processes.of_one_series(), 10)
+        self._replace(taken, [("process", 10, processes), ("fleet", 10, fleet), ("host", 10, hosts)], keep=False)
         return True
 
     def _fold(self, finer: int, coarser: int, until_s: int) -> bool:
-        for scope in ("process", "fleet"):
+        for scope in SCOPES:
             ready = [s for s in self._chosen(scope, finer, folded=False) if s.time_max <= until_s]
             if ready:
                 taken = self._taken(ready)

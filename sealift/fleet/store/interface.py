@@ -67,6 +67,12 @@ class Selection:
         keys = [*self.by, *(f.key for f in self.where)]
         return any((key in RESOURCE_KEYS and key not in GROUP_KEYS) or key.startswith("attribute:") for key in keys)
 
+    @property
+    def needs_series(self) -> bool:
+        """Whether the hosts' roll-ups, which know no series, do not answer it."""
+        keys = [*self.by, *(f.key for f in self.where)]
+        return any(key in SERIES_KEYS or key.startswith("label:") for key in keys)
+
 
 @dataclass(frozen=True)
 class Retention:
