@@ -92,7 +92,7 @@ def load(
     Errors: FileError, PackageError, IntegrityError, VersionError, ModelNameError, IsaError, LibraryError."""
     if not isinstance(path, (str, os.PathLike)):
         return _load_bytes(path, model, num_threads, isa, verify)
-    arguments = (os.fspath(path), model, *_open_options(num_threads, isa, verify))
+    arguments = (_as_path(path), model, *_open_options(num_threads, isa, verify))
     if os.environ.get("SEALIFT_DEBUG"):
         from sealift.debug_model import DebugModel
         from sealift.environment import read_debug
@@ -119,7 +119,15 @@ def _load_bytes(source: Any, model: str | None, num_threads: int | None, isa: st
 
 def load_package(path: str | os.PathLike[str], num_threads: int | None = None, isa: str | None = None, verify: str = "all") -> Package:
     """Every model of a package, by name; the file is read and verified once. Arguments and errors as load()'s."""
-    return Package(os.fspath(path), *_open_options(num_threads, isa, verify))
+    return Package(_as_path(path), *_open_options(num_threads, isa, verify))
+
+
+def _as_path(path: str | os.PathLike[str]) -> str:
+    """For C, where a string ends at its first NUL."""
+    text = os.fspath(path)
+    if "\0" in text:
+        raise ArgumentError(f"path={text!r} holds a NUL character, which no file's name does; help: pass the package's path")
+    return text
 
 
 def _open_options(num_threads: int | None, isa: str | None, verify: str) -> tuple[int, int, int]:

@@ -29,6 +29,8 @@ class Options:
     extra_files: Mapping[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if isinstance(self.dump_dir, str):
+            object.__setattr__(self, "dump_dir", Path(self.dump_dir))
         unknown = [i for i in self.isas if i not in ISAS]
         if unknown or not self.isas:
             raise ValueError(f"isas {list(self.isas)}: choose from {', '.join(ISAS)}")

@@ -77,7 +77,7 @@ def compile(
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
     name: str = "model",
-    options: Options = Options(),
+    options: Options | None = None,
 ) -> Path:
     """Compiles a torch.export.ExportedProgram, a module (exported for you with args, kwargs and dynamic_shapes), or several by name
     ({"encoder": ep1, "decoder": ep2}) into one package, and returns its path (default: `name`.pt2 in the current directory).
@@ -88,7 +88,7 @@ def compile(
 
     warn_of_unknown_names(os.environ)
     debug = read_debug(os.environ)
-    options = with_debug(options, debug)
+    options = with_debug(options if options is not None else Options(), debug)
     programs = dict(model) if isinstance(model, Mapping) else {name: model}
     path = Path(package_path) if package_path is not None else Path(f"{name}.pt2")
     imported: dict[str, Imported] = {}

@@ -197,7 +197,7 @@ template <class To, class From> SEALIFT_INLINE Vec<To> cast(Vec<From> v) {
     return ne(v, Vec<From>{});
   } else if constexpr (is_same<From, bool>) {
     if constexpr (Element<To>::is_float) return select(v, splat<To>(1), Vec<To>{});
-    else return bitcast<To>(convert<typename Element<To>::Unsigned>(bitcast<uint32_t>(mask_to_int(v)))) & splat<To>(1);
+    else return bitcast<To>(convert<typename Element<To>::Signed>(mask_to_int(v))) & splat<To>(1);   // unsigned, GCC 12 crashes on x.any(-1).long()
   } else if constexpr (Element<From>::is_float && !Element<To>::is_float) {
     if constexpr (sizeof(To) == 8) return bitcast<To>(truncate64(v));
     else if constexpr (is_same<From, double> && !Element<To>::is_signed) return convert<To>(truncate64(v));

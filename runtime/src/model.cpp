@@ -36,9 +36,11 @@ int32_t choose_isa(const sealift::runtime::Package &package, const sealift_model
     throw Failure(SEALIFT_ERROR_ARGUMENT, "there is no instruction set " + std::to_string(wanted) + "; help: pass -1, or a sealift_isa");
   const int32_t best = sealift::runtime::best_isa(wanted < 0 ? built : built & (1u << wanted), machine);
   if (best < 0) {
+    const int32_t other = sealift::runtime::best_isa(built, machine);
     throw Failure(SEALIFT_ERROR_ISA, package.path() + ": model '" + api.name + "' cannot run" +
                                          (wanted < 0 ? "" : std::string(" with ") + sealift::runtime::isa_name(wanted)) + " here: " + both +
-                                         "; help: compile it for this machine's instruction set as well");
+                                         (other < 0 ? std::string("; help: compile it for this machine's instruction set as well")
+                                                    : std::string("; help: ask for no instruction set, and ") + sealift::runtime::isa_name(other) + " runs"));
   }
   return best;
 }

@@ -55,15 +55,34 @@ class Toolchain:
 
 
 def find_toolchain(jobs: int, debug_symbols: bool, cache_dir: Path | str | None) -> Toolchain:
-    """E-TOOL-001 without a C++ compiler."""
-    compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("g++")
+    """E-TOOL-001 without a C++ compiler, or where CXX names none."""
+    compiler = find_compiler(os.environ)
+    return Toolchain(compiler, _version(compiler), debug_symbols, jobs or _cores(), ObjectCache(_cache_path(cache_dir)))
+
+
+_LAUNCHERS = frozenset({"ccache", "sccache", "distcc"})  # sealift keeps compiled units itself
+
+
+def find_compiler(environ: Mapping[str, str]) -> str:
+    """The path of the program that CXX names, without a launcher before it; of g++ where it names none."""
+    named = environ.get("CXX", "").strip()
+    words = named.split()
+    if len(words) == 2 and os.path.basename(words[0]) in _LAUNCHERS:
+        words = words[1:]
+    compiler = shutil.which(named or "g++") or (shutil.which(words[0]) if len(words) == 1 else None)
+    if compiler is None and named:
+        raise CompileError(
+            f"CXX={named!r} is no program that can be run",
+            code="E-TOOL-001",
+            help="CXX names one program, without flags; on Debian and Ubuntu: apt-get install g++",
+        )
     if compiler is None:
         raise CompileError(
             "no C++ compiler was found: sealift compiles a model with g++",
             code="E-TOOL-001",
             help="on Debian and Ubuntu: apt-get install g++; `sealift doctor` checks the rest",
         )
-    return Toolchain(compiler, _version(compiler), debug_symbols, jobs or _cores(), ObjectCache(_cache_path(cache_dir)))
+    return compiler
 
 
 def _cores() -> int:
@@ -254,7 +273,7 @@ def _link(objects: Sequence[str], directory: Path, toolchain: Toolchain, resourc
 
 
 def _run(command: Sequence[str], directory: Path, what: str, if_compiler_crashes: str = "") -> None:
-    """`if_compiler_crashes`: the flag to try once more with. Compilers have bugs: g++ 12 crashes at -O2 on a reduction of int64 to bool."""
+    """`if_compiler_crashes`: the flag to try once more with. Compilers have bugs."""
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
     if done.returncode and if_compiler_crashes and "internal compiler error" in done.stderr:
         _LOG.warning("%s: the compiler crashed, once more with %s; its kernels may run slower", what, if_compiler_crashes)

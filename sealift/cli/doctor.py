@@ -72,9 +72,12 @@ def _torch() -> Finding:
 
 def _compiler() -> Finding:
     advice = "on Debian and Ubuntu: apt-get install g++; on Fedora: dnf install gcc-c++"
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
-        return Finding("compiler", False, f"no {compiler}", "compiling", advice)
+    from sealift.build.toolchain import find_compiler
+
+    try:
+        compiler = find_compiler(os.environ)
+    except SealiftError as error:
+        return Finding("compiler", False, str(error).splitlines()[0], "compiling", advice)
     with tempfile.TemporaryDirectory() as directory:
         command = [compiler, "-std=c++17", "-march=x86-64-v4", "-shared", "-fPIC", "-x", "c++", "-", "-o", f"{directory}/a.so"]
         done = subprocess.run(command, input='#include <math.h>\nextern "C" double f(double x) { return sqrt(x); }', text=True, capture_output=True)

@@ -119,9 +119,11 @@ def build_bridge(cache_dir: Path | None = None, into: Path | None = None, force:
     started = time.monotonic()
     if bridge.is_there and not force:
         return Built(bridge, torch, 0.0, True)
-    compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("g++")
+    named = os.environ.get("CXX", "g++").split()
+    compiler = shutil.which(named[-1]) if len(named) <= 2 and named else None  # "ccache g++", too
     if compiler is None:
-        raise BridgeBuildError("no C++ compiler was found; help: on Debian and Ubuntu: apt-get install g++")
+        what = f"no C++ compiler was found: {' '.join(named)!r} is no program that can be run"
+        raise BridgeBuildError(f"{what}; help: on Debian and Ubuntu: apt-get install g++")
     try:
         bridge.directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=bridge.directory.parent, prefix=".building-") as name:

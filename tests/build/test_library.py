@@ -15,12 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from sealift import pipeline
 from sealift.build import toolchain as tc
 from sealift.build.resources import find_resources
-from sealift.build.toolchain import ObjectCache, build_library, find_toolchain
+from sealift.build.toolchain import ObjectCache, build_library, find_compiler, find_toolchain
 from sealift.diag.errors import CompileError, InternalError
+from sealift.load import load
 from sealift.options import Options
 from sealift.targets.isa import AVX2, AVX512, BASELINE
 from tests.expect.models import imported, read_graph
@@ -139,9 +141,9 @@ class Calls:
         self.commands: list[list[str]] = []
         run = tc._run
 
-        def counted(command: list[str], directory: Path, what: str) -> None:
+        def counted(command: list[str], directory: Path, what: str, **options: str) -> None:
             self.commands.append(list(command))
-            run(command, directory, what)
+            run(command, directory, what, **options)
 
         monkeypatch.setattr(tc, "_run", counted)
 
@@ -234,6 +236,17 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert caught.value.code == "E-TOOL-001" and "apt-get install g++" in str(caught.value)
 
 
+@pytest.mark.parametrize("named", ["nope", "g++ -m32", "ccache nope"])
+def test_cxx_that_names_no_program_is_said_and_not_replaced(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CompileError, match=re.escape(f"CXX={named!r}")) as caught:
+        find_compiler({"CXX": named})
+    assert caught.value.code == "E-TOOL-001"
+
+
+def test_cxx_may_have_a_launcher() -> None:
+    assert find_compiler({}) == find_compiler({"CXX": ""}) == find_compiler({"CXX": "ccache g++"}) == shutil.which("g++")
+
+
 def test_compiler_that_crashes_is_asked_once_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fake = tmp_path / "g++"
     real = shutil.which("g++")
@@ -246,6 +259,19 @@ def test_compiler_that_crashes_is_asked_once_more(monkeypatch: pytest.MonkeyPatc
     fake.write_text(f'#!/bin/sh\ncase "$*" in *" -c "*) {crash};; esac\nexec {real} "$@"\n')
     with pytest.raises(InternalError, match="internal compiler error"):
         compile_model("mlp", cache_dir="", isas=("baseline",))
+
+
+def test_a_row_that_is_any_as_a_number_does_not_crash_the_compiler(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """g++ 12.2 did at -O2, on a mask widened as unsigned numbers."""
+
+    class AnyOfRow(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.any(-1).long()
+
+    x = torch.tensor([[0] * 8, [0, 0, 3, 0, 0, -1, 0, 0]])
+    path = pipeline.compile(torch.export.export(AnyOfRow(), (x,)), tmp_path / "any.pt2", options=Options(cache_dir="", isas=("baseline", "avx2")))
+    assert "the compiler crashed" not in caplog.text
+    assert load(path)(x).tolist() == [0, 1]
 
 
 def test_compiler_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

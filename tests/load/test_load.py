@@ -14,6 +14,7 @@ import pytest
 
 import sealift
 from sealift import errors
+from sealift.load import load_package
 from sealift.package.read import verify_package
 from sealift.package.write import PackagedModel, write_package
 
@@ -214,8 +215,11 @@ def test_files_that_cannot_be_loaded(package: Path, tmp_path: Path) -> None:
     with pytest.raises(errors.IntegrityError, match="E-PACKAGE-002"):
         sealift.load(flipped)
     sealift.load(flipped, verify="code")
-    with pytest.raises(errors.IsaError, match="E-ISA-001"):
+    with pytest.raises(errors.IsaError, match=r"E-ISA-001.*help: ask for no instruction set, and baseline runs"):
         sealift.load(package, isa="avx2")
+    for read in (sealift.load, load_package):
+        with pytest.raises(errors.ArgumentError, match=r"E-ARG-001.*NUL"):
+            read(f"{package}\0x")
     for wrong in ({"verify": "no"}, {"isa": "mmx"}, {"num_threads": 0}):
         with pytest.raises(errors.ArgumentError, match="E-ARG-001"):
             sealift.load(package, **wrong)

@@ -34,6 +34,8 @@ OPEN_ZERO_SIGN = frozenset(  # of 0.0 and -0.0 either may win: eager differs by 
         "aten.clamp.Tensor",
         "aten.maximum.default",
         "aten.minimum.default",
+        "aten.max.other",
+        "aten.min.other",
         "aten.amax.default",
         "aten.amin.default",
         "aten.fmax.default",

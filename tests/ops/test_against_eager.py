@@ -11,6 +11,8 @@ from tests.ops.own_samples import UNSPECIFIED
 from tests.ops.runner import assert_same, run_eager, run_row
 from tests.ops.samples import DTYPES, Sample, hostile, samples_of
 
+HOSTILE = (torch.float32, torch.int32, torch.bfloat16, torch.float16, torch.int8, torch.int16, torch.uint8, torch.complex64)
+
 
 def check(op: OpDef, sample: Sample, note: str) -> bool:
     """Compares one call; False if the row refuses it."""
@@ -35,7 +37,7 @@ def test_matches_eager(op: OpDef) -> None:
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=str)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bfloat16, torch.complex64], ids=["f32", "i32", "bf16", "c64"])
+@pytest.mark.parametrize("dtype", HOSTILE, ids=str)
 def test_matches_eager_on_hostile_inputs(op: OpDef, dtype: torch.dtype) -> None:
     for name, sample in hostile(op, samples_of(op, dtype)):
         check(op, sample, f"{name}: {op.name}{sample}")

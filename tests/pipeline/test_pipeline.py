@@ -58,7 +58,7 @@ def test_compile_dumps_the_import_and_a_folder_for_each_model(exported: dict[str
     assert sorted(p.name for p in (tmp_path / "dump").iterdir()) == ["block", "mlp"]
     assert min(p.name for p in (tmp_path / "dump/mlp").iterdir()).endswith("_import.graph")
     sealift.compile(
-        exported["mlp"], tmp_path / "one.pt2", options=Options(isas=("baseline",), dump_dir=tmp_path / "one", cache_dir=tmp_path / "cache")
+        exported["mlp"], tmp_path / "one.pt2", options=Options(isas=("baseline",), dump_dir=str(tmp_path / "one"), cache_dir=tmp_path / "cache")
     )
     assert any(p.name.endswith("_import.graph") for p in (tmp_path / "one").iterdir())
 
