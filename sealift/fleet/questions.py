@@ -331,8 +331,8 @@ def _summary(r: Mapping[str, Any], everything: int) -> dict[str, Any]:
         "total_ns_low": max(r["total_ns"] - total_error, 0.0),
         "total_ns_high": r["total_ns"] + total_error,
         "share": r["total_ns"] / everything if everything else 0.0,
-        # Only some points know their self time: the rest is taken to be like them.
-        "self_ns": round(r["self_ns"] * (r["count"] / r["self_count"])) if r["self_count"] else None,
+        # Only some points know their self time: the rest is taken to be like them, and none is longer than the whole.
+        "self_ns": min(round(r["self_ns"] * (r["count"] / r["self_count"])), r["total_ns"]) if r["self_count"] else None,
         "mean_ns": r["total_ns"] / r["count"] if r["count"] else 0.0,
         "samples": r["samples"],
     }

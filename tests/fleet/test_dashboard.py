@@ -8,6 +8,7 @@ import io
 import re
 import urllib.parse
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -208,6 +209,40 @@ def test_downloads_equal_the_questions(url: str, store: EmbeddedStore, fleet: Fl
     table = questions.diff(store, questions.Side(start, start + 180), questions.Side(start + 180, end), ("model",))
     assert_same(pq.read_table(io.BytesIO(send(url, "GET", diff)[2])), table)
     assert get(url, "/download/top.exe")[0] == 400 and get(url, "/download/nothing.csv")[0] == 400
+
+
+def test_a_trend_adds_up_to_the_operators_own_time(url: str, store: EmbeddedStore, fleet: Fleet) -> None:
+    start, end = fleet.plan.start_s, fleet.end_s
+    rows = questions.top(store, Question(start, end, ("operator", "model"), limit=1000)).to_pylist()
+    busy = sum(r["self_ns"] for r in rows) / 1e9 / (end - start)
+    for by in ("model", "operator", "host"):  # more operators and hosts than colours: the rest is "other"
+        words = page(url, f"/?from={start}&to={end}&by={by}").words
+        assert float(re.findall(r"Busy threads ([\d.]+)", words)[0]) == pytest.approx(busy, rel=0.01), by
+        assert (" other " in words) == (by != "model")
+
+
+def test_two_versions_and_two_hosts_beside_one_another(store: EmbeddedStore, serving: Serving, fleet: Fleet) -> None:
+    batches = fleet.batches()
+    newer = [
+        replace(b, resource=b.resource._replace(version="2.5.0", host=f"{b.resource.host}-new", instance=f"{b.resource.instance}-new"), sequence=None)
+        for b in batches
+        if b.resource.service == "vision-api"
+    ]
+    newer = [replace(b, points=replace(b.points, total_ns=b.points.total_ns * 2)) for b in newer]
+    fill(store, batches)
+    fill(store, newer, now_ns=(START_S + 100) * 10**9)
+    url = serving(store, limits=PATIENT, clock_ns=lambda: (fleet.end_s + 5) * 10**9)
+    document = page(url, f"/compare?from={fleet.plan.start_s}&to={fleet.end_s}")
+    presets = {h for a in document.all("a") if (h := a["href"] or "").startswith("/compare?") and "a_where" in h}
+    assert len(presets) == 1
+    words = page(url, presets.pop()).words
+    found = dict(re.findall(r"(aten::\w+) (slower|faster|no evidence) [+−]", words))
+    assert {name for name, verdict in found.items() if verdict != "slower"} == {"aten::flatten"} and len(found) == 9, words  # 96 calls prove nothing
+    host = fleet.sent[0].process.host
+    document = page(url, f"/host?name={host}&from={fleet.plan.start_s}&to={fleet.end_s}")
+    links = [a["href"] or "" for a in document.all("a") if "a_where" in (a["href"] or "")]
+    other = page(url, links[0]).words
+    assert f"where host!={host}" in other and f"where host={host}" in other and "p-value" not in other and "Mean time of a call, B against A" in other
 
 
 def test_an_empty_store_says_what_to_do(store: EmbeddedStore, serving: Serving) -> None:

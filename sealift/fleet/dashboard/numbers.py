@@ -84,7 +84,7 @@ def error(row: Mapping[str, Any], column: str) -> str:
     if high is None or not math.isfinite(high):
         return "+?"
     off = max(value - low, high - value) / value
-    return f"± {off:.0%}" if off >= 0.005 else ""
+    return "" if off < 0.005 else f"± {off:.0%}" if off < 9.995 else "± >999%"
 
 
 def _three_digits(value: float) -> str:

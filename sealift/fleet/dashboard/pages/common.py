@@ -20,6 +20,7 @@ from sealift.fleet.store.interface import Store
 
 SERIES = 8  # colours; what comes after is "other"
 OTHER = 8  # its colour
+_GROUPS = 40  # asked for; the smaller ones are "other" too, but their own time is known
 NO_MODEL = "(no model)"
 LIMIT = 50  # rows of a table, unless the address says otherwise
 
@@ -91,36 +92,53 @@ def rate_text(value: float) -> str:
 class Trend:
     panel: Panel
     colours: Mapping[str, int]  # of the key's values, by rank
+    own_ns: float  # of everything, over the whole range
 
 
 def trend(asked: Asked, view: View, key: str, panel: Panel, wide: bool = True, height: int = 230) -> Trend:
-    """Operator time a second, stacked by the key's values; the panel's title and note are given."""
+    """Operators' own time a second, stacked by the key's values; the panel's title and note are given."""
     step = step_for(view.start_s, view.end_s)
-    rows = questions.trend(asked.store, view.question(key, limit=SERIES, step_s=step)).to_pylist()
+    rows = questions.trend(asked.store, view.question(key, limit=_GROUPS, step_s=step)).to_pylist()
     whole = questions.trend(asked.store, Question(view.start_s, view.end_s, (), view.filters, step_s=step)).to_pylist()
     sums: dict[str, float] = defaultdict(float)
     for r in rows:
         sums[r[key]] += own_time(r)
     ranked = sorted(sums, key=lambda name: (-sums[name], name))
-    colours = {name: i for i, name in enumerate(ranked)}
-    values: dict[str, dict[int, float]] = {name: {} for name in ranked}
-    rest = {r["time"]: own_time(r) for r in whole}
+    colours = {name: i for i, name in enumerate(ranked[:SERIES])}
+    values: dict[str, dict[int, float]] = {name: {} for name in colours}
+    other = _unlisted(rows, whole)
+    own_ns = sum(sums.values()) + sum(other.values())
     for r in rows:
-        values[r[key]][r["time"]] = own_time(r) / 1e9 / covered(view, r["time"], step)
-        rest[r["time"]] -= own_time(r)
-    drawn = [series.Line(name or (NO_MODEL if key == "model" else "(none)"), colours[name], values[name]) for name in ranked]
-    legend = [Legend(line.name, line.colour, key_link(view, key, name)) for line, name in zip(drawn, ranked)]
-    if len(ranked) == SERIES and sum(max(v, 0) for v in rest.values()) > 0:
-        left = {t: max(v, 0) / 1e9 / covered(view, t, step) for t, v in rest.items()}
-        drawn.append(series.Line("other", OTHER, left))
+        if r[key] in colours:
+            values[r[key]][r["time"]] = own_time(r) / 1e9 / covered(view, r["time"], step)
+        else:
+            other[r["time"]] += own_time(r)
+    drawn = [series.Line(name or (NO_MODEL if key == "model" else "(none)"), colours[name], values[name]) for name in colours]
+    legend = [Legend(line.name, line.colour, key_link(view, key, name)) for line, name in zip(drawn, colours)]
+    if any(other.values()):
+        drawn.append(series.Line("other", OTHER, {t: v / 1e9 / covered(view, t, step) for t, v in other.items() if v}))
         legend.append(Legend("other", OTHER))
     times = times_of(view, series.frame_for(wide, height), step)
     description = f"Stacked bars, one for each {span_text(step)}, of {len(drawn)} parts" + (f"; the largest is {drawn[0].name}." if drawn else ".")
-    chart = series.stacked(times, drawn, panel.title, description, rate_text) if rows else None
-    made = Panel(
-        panel.id, panel.title, panel.note, chart, legend, files=files(view, "trend", by=key, limit=SERIES, step=step), switch=panel.switch, wide=wide
+    made = replace(
+        panel,
+        chart=series.stacked(times, drawn, panel.title, description, rate_text) if rows else None,
+        legend=legend,
+        files=files(view, "trend", by=key, limit=SERIES, step=step),
+        wide=wide,
     )
-    return Trend(made, colours)
+    if any(r["self_ns"] is None for r in rows):
+        made = replace(made, note=f"{panel.note} Where processes did not measure own time, callees are included.".strip())
+    return Trend(made, colours, own_ns)
+
+
+def _unlisted(rows: Rows, whole: Rows) -> dict[int, float]:
+    """Own time of the groups beyond `_GROUPS`, by time: their total time is known; of it, as much is taken for their own as of the listed ones'."""
+    listed, own = defaultdict[int, int](int), defaultdict[int, float](float)
+    for r in rows:
+        listed[r["time"]] += r["total_ns"]
+        own[r["time"]] += own_time(r)
+    return defaultdict(float, {r["time"]: (r["total_ns"] - listed[r["time"]]) * own[r["time"]] / max(listed[r["time"]], 1) for r in whole})
 
 
 def quantiles(asked: Asked, view: View, title: str = "Time of a call", wide: bool = True, height: int = 230) -> Panel:

@@ -51,7 +51,7 @@ def overview(asked: Asked) -> Page:
         ),
         files=files(view, "top", by="model", limit=10), switch=[("All models", view.to("/models"), False)],
     )  # fmt: skip
-    return replace(page, tiles=_tiles(asked, whole[0], len(models)), rows=((over_time.panel,), (by_operator,), (by_model,)))
+    return replace(page, tiles=_tiles(asked, whole[0], len(models), over_time.own_ns), rows=((over_time.panel,), (by_operator,), (by_model,)))
 
 
 def _order(asked: Asked) -> str:
@@ -59,20 +59,25 @@ def _order(asked: Asked) -> str:
     return order if order in questions.ORDERS else "total_ns"
 
 
-def _tiles(asked: Asked, whole: dict[str, Any], models: int) -> list[Tile]:
+def _tiles(asked: Asked, whole: dict[str, Any], models: int, own_ns: float) -> list[Tile]:
     view = asked.view
     known = asked.store.processes()
     recent = known.filter(pc.greater_equal(known.column("last_s"), int(asked.now_s) - 120))
     hosts = len(pc.unique(recent.column("host")))
-    busy = (whole["total_ns"] if whole["self_ns"] is None else whole["self_ns"]) / 1e9 / max(view.end_s - view.start_s, 1)
+    busy = own_ns / 1e9 / max(view.end_s - view.start_s, 1)
     alarms = len(asked.collector.watch.alarms) if asked.collector.watch else 0
     return [
         Tile("Operator time", numbers.duration(whole["total_ns"]), f"{numbers.error(whole, 'total_ns')} · callees included".removeprefix(" · ")),
-        Tile("Busy threads", f"{busy:.3g}", "own time a second, on average"),
+        Tile("Busy threads", f"{busy:.3g}", "time a second, on average"),
         Tile("Calls", numbers.count(whole["count"]), numbers.error(whole, "count")),
         Tile("p50 of a call", numbers.duration(whole["p50_ns"]), f"p99 {numbers.duration(whole['p99_ns'])}"),
         Tile("Models", f"{models}{'+' if models >= 10 else ''}", "with time in this range", view.to("/models")),
-        Tile("Reporting now", numbers.count(recent.num_rows), f"processes on {hosts} hosts; {known.num_rows} ever", view.to("/processes")),
+        Tile(
+            "Reporting now",
+            numbers.count(recent.num_rows),
+            f"of {known.num_rows:,} processes; {numbers.many(hosts, 'host')}",
+            view.to("/processes"),
+        ),
         Tile("Alarms", str(alarms), "see the rules" if alarms else "nothing got slower", view.to("/alerts"), "bad" if alarms else "good"),
     ]
 
