@@ -15,6 +15,7 @@
 
 #include "model.h"
 #include "sealift_observe.h"
+#include "trace_json.h"
 
 namespace nb = nanobind;
 
@@ -321,6 +322,19 @@ int remove_observer(uint64_t id) {
 
 // ---- the recorder ----------------------------------------------------------------------------------------------------------
 
+template <class Call>
+void unlocked(Call call) {  // raises what it returns as an error
+  char message[512];
+  sealift_status status;
+  {
+    nb::gil_scoped_release released;
+    status = call(message, sizeof message);
+  }
+  if (status == SEALIFT_OK) return;
+  raise_status(status, message);
+  throw nb::python_error();
+}
+
 void start_recorder(double probability, double duty_cycle, double budget, double burst_duty_cycle, double host_probability, uint32_t scopes, bool shapes,
                     const std::string &labels, int32_t max_series, int32_t every) {
   sealift_recorder_options options;
@@ -335,15 +349,35 @@ void start_recorder(double probability, double duty_cycle, double budget, double
   options.labels = labels.c_str();
   options.max_series = max_series;
   options.every = every;
-  char message[512];
-  sealift_status status;
+  unlocked([&](char *err, size_t size) { return sealift_recorder_start(&options, err, size); });
+}
+
+void adjust_recorder(double probability, double duty_cycle, double budget, double burst_duty_cycle, double host_probability, int32_t records) {
+  const sealift_recorder_rates rates{sizeof(sealift_recorder_rates), probability, duty_cycle, budget, burst_duty_cycle, host_probability, records};
+  unlocked([&](char *err, size_t size) { return sealift_recorder_adjust(&rates, err, size); });
+}
+
+void begin_trace(uint64_t max_calls) {
+  unlocked([&](char *err, size_t size) { return sealift_recorder_trace_begin(max_calls, err, size); });
+}
+
+/* (calls, lost) */
+nb::tuple end_trace() {
+  uint64_t calls = 0, lost = 0;
   {
     nb::gil_scoped_release released;
-    status = sealift_recorder_start(&options, message, sizeof message);
+    calls = sealift_recorder_trace_end(&lost);
   }
-  if (status == SEALIFT_OK) return;
-  raise_status(status, message);
-  throw nb::python_error();
+  return nb::make_tuple(calls, lost);
+}
+
+nb::bytes traced(uint64_t first, uint64_t count, int64_t pid, uint64_t base_ns) {
+  std::string text;
+  {
+    nb::gil_scoped_release released;
+    text = trace_json(first, count, pid, base_ns);
+  }
+  return nb::bytes(text.data(), text.size());
 }
 
 nb::dict recorder_state() {
@@ -363,6 +397,8 @@ nb::dict recorder_state() {
   out["dropped"] = state.dropped;
   out["forks"] = state.fork_count;
   out["tables"] = state.num_tables;
+  out["records"] = state.rates.records != 0;
+  out["rates"] = nb::make_tuple(state.rates.sampling_probability, state.rates.duty_cycle, state.rates.budget, state.rates.burst_duty_cycle, state.rates.host_probability);
   return out;
 }
 
@@ -509,6 +545,15 @@ void bind_observe(nb::module_ &m) {
   m.def("recorder_step", [] {
     nb::gil_scoped_release released;
     sealift_recorder_step();
+  });
+  m.def("adjust_recorder", adjust_recorder, nb::arg("probability"), nb::arg("duty_cycle"), nb::arg("budget"), nb::arg("burst_duty_cycle"), nb::arg("host_probability"),
+        nb::arg("records"));
+  m.def("begin_trace", begin_trace, nb::arg("max_calls"));
+  m.def("end_trace", end_trace);
+  m.def("trace_json", traced, nb::arg("first"), nb::arg("count"), nb::arg("pid"), nb::arg("base_ns"));
+  m.def("free_trace", [] {
+    nb::gil_scoped_release released;
+    sealift_recorder_trace_free();
   });
   m.def("recorder_state", recorder_state);
   m.def("recorder_series", recorder_series);

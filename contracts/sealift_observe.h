@@ -130,7 +130,7 @@ typedef struct sealift_recorder_options {
   double duty_cycle;              /* the share of time that windows take; at random places, one in each period */
   double budget;                  /* the share of running time that recording may cost; 0: no limit, and the probability is taken as it is */
   double burst_duty_cycle;        /* the share of time in which every operator is recorded, for self time; 0: none */
-  double host_probability;        /* whether this process records at all, drawn once at the start */
+  double host_probability;        /* whether this process records at all, drawn once at the start; the counts stand for those that do not */
   uint32_t scopes;                /* mask; 0: FUNCTION and KERNEL */
   int32_t shapes;                 /* 1: the inputs' shapes are part of a series' key */
   const char *labels;             /* keys of the debug info that are part of a series' key besides model_id, comma-separated; NULL: none */
@@ -150,6 +150,18 @@ SEALIFT_API void sealift_recorder_options_init(sealift_recorder_options *options
 SEALIFT_API sealift_status sealift_recorder_start(const sealift_recorder_options *options, char *err, size_t err_len);
 /* Ends recording; the counts stay readable until the next start. */
 SEALIFT_API void sealift_recorder_stop(void);
+/* What may change while it records. Negative: as it is. */
+typedef struct sealift_recorder_rates {
+  uint32_t struct_bytes;
+  double sampling_probability, duty_cycle, budget, burst_duty_cycle; /* as in the options; with a budget the first two are upper bounds */
+  double host_probability;        /* with which whoever asks chose this process to record; its weights are divided by it */
+  int32_t records;                /* 0: it was not chosen, and records nothing until it is; 1: it was; -1: as it is */
+} sealift_recorder_rates;
+/* All negative. */
+SEALIFT_API void sealift_recorder_rates_init(sealift_recorder_rates *rates);
+/* At once, on windows that are drawn anew. Counts go on: each sample has the weight of the rates that it was drawn with, so that sums stay unbiased.
+ * SEALIFT_ERROR_ARGUMENT also where it does not run. */
+SEALIFT_API sealift_status sealift_recorder_adjust(const sealift_recorder_rates *rates, char *err, size_t err_len);
 /* The calling thread's program begins a new step (a batch, a request). */
 SEALIFT_API void sealift_recorder_step(void);
 
@@ -178,6 +190,7 @@ typedef struct sealift_recorder_state {
   uint64_t samples, overflow, dropped;    /* dropped: events lost, and the first two of each foreign thread, whose places are not random */
   uint64_t fork_count;                    /* how often this process's ancestors forked since the library was loaded: a new one, a new start id */
   int32_t num_series, num_tables;
+  sealift_recorder_rates rates;           /* as they were started with or adjusted to */
 } sealift_recorder_state;
 
 SEALIFT_API void sealift_recorder_get_state(sealift_recorder_state *state);
@@ -191,10 +204,21 @@ typedef struct sealift_burst_event {
   const char *model_id, *shapes, *origin;
   uint64_t start_ns, dur_ns;              /* CLOCK_MONOTONIC */
   int64_t thread;                         /* gettid() */
-  uint32_t burst;                         /* which: counted from 1 */
+  uint32_t burst;                         /* which: counted from 1; 0: of a trace */
+  const sealift_info *info;               /* of a trace's calls: the debug info whole; else NULL */
 } sealift_burst_event;
 /* The calls that bursts recorded, the oldest first, and forgets them; at most 16384 are kept. */
 SEALIFT_API void sealift_recorder_take_events(void (*visit)(void *user, const sealift_burst_event *event), void *user);
+
+/* A trace on demand: every operator of every thread from begin to end, whatever the recorder samples besides, and counted in none of its numbers but
+ * the overhead. At most `max_calls` are kept, the first ones; 0: 1,000,000. The recorder must run. SEALIFT_ERROR_BUSY: one is under way, or its
+ * calls were not freed. */
+SEALIFT_API sealift_status sealift_recorder_trace_begin(uint64_t max_calls, char *err, size_t err_len);
+/* Returns how many calls there are; *lost (may be NULL): how many more there were. */
+SEALIFT_API uint64_t sealift_recorder_trace_end(uint64_t *lost);
+/* Calls first ... first + count - 1, in the order of their ends; between end and free, by one thread at a time. */
+SEALIFT_API void sealift_recorder_trace_visit(uint64_t first, uint64_t count, void (*visit)(void *user, const sealift_burst_event *event), void *user);
+SEALIFT_API void sealift_recorder_trace_free(void);
 
 /* ---- API usage ----------------------------------------------------------------------------------------------------------- */
 
@@ -219,7 +243,7 @@ SEALIFT_API void sealift_take_model_files(void (*visit)(void *user, const char *
 
 /* ---- for event sources --------------------------------------------------------------------------------------------------- */
 
-#define SEALIFT_OBSERVE_SLOTS 20      /* 0..15: observers; the last four are the recorder's */
+#define SEALIFT_OBSERVE_SLOTS 21      /* 0..15: observers; the others are the recorder's */
 
 /* How a source is to report to one slot. */
 typedef struct sealift_listen {
@@ -233,7 +257,8 @@ typedef struct sealift_listen {
 
 enum {
   SEALIFT_SAMPLE_COUNT = 1,             /* counts, times and histogram */
-  SEALIFT_SAMPLE_SELF = 2               /* of a burst, whose every operator is reported: self time, and the list of calls */
+  SEALIFT_SAMPLE_SELF = 2,              /* of a burst, whose every operator is reported: self time, and the list of calls */
+  SEALIFT_SAMPLE_TRACE = 4              /* of a trace: nothing but the list of calls */
 };
 
 /* One event for the recorder. */

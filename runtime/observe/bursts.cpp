@@ -79,7 +79,7 @@ void sealift_recorder_take_events(void (*visit)(void *user, const sealift_burst_
     if (call.ready.load(std::memory_order_acquire) != place + 1) continue;  // still being written, or left out: one call less in the trace
     const Series &series = series_at(call.series);
     const sealift_burst_event event{series.name, series.source, series.scope, series.labels->model_id, series.shapes, series.origin,
-                                    call.start_ns, call.dur_ns, call.thread, call.burst};
+                                    call.start_ns, call.dur_ns, call.thread, call.burst, nullptr};
     visit(user, &event);
   }
   taken.store(end, std::memory_order_release);

@@ -25,6 +25,7 @@
 #include "status.h"
 #include "table.h"
 #include "thread_state.h"
+#include "trace.h"
 
 #include "glibc_baseline.h"
 
@@ -40,7 +41,9 @@ uint64_t system_random() {
 
 namespace {
 
-constexpr int WINDOW_SLOT = OBSERVER_SLOTS, BURST_SLOT = OBSERVER_SLOTS + 2;  // two each: an event on its way keeps the weight it was drawn with
+// Two windows and two bursts: an event on its way keeps the weight it was drawn with.
+constexpr int WINDOW_SLOT = OBSERVER_SLOTS, BURST_SLOT = OBSERVER_SLOTS + 2, TRACE_SLOT = OBSERVER_SLOTS + 4;
+constexpr uint64_t MAX_TRACED_CALLS = 1000000;
 
 // Of a record point of sealift's own, measured by benchmarks/observe_overhead.py on an EPYC: upper values.
 constexpr double KERNEL_SAMPLE_NS = 250, KERNEL_PASSED_NS = 1.5;
@@ -58,6 +61,7 @@ uint64_t clock_ns(clockid_t clock) {
 
 struct Meter {
   uint64_t wall_ns = 0, cpu_ns = 0;
+  int tables = 0;
   Work work[MAX_TABLES + 1] = {};
 };
 
@@ -72,7 +76,8 @@ struct Control {
   uint64_t start_unix_ns = 0, start_ns = 0;
   double spent = 0, passed_ns = 0;  // overhead times time, and time
   int window = 0, burst = 0;        // which of the two slots; on when listening
-  bool window_on = false, burst_on = false, step_on = false;
+  bool window_on = false, burst_on = false, step_on = false, trace_on = false;
+  uint64_t changes = 0;  // of the rates: a period that was drawn before one is over
   double window_probability = 1;
   Meter before;
   Random random;
@@ -114,36 +119,61 @@ double cost_ns(const Control &c, const Work &work, Cost &cost) {
   cost.samples += torch * c.costs.sample_ns + kernels * KERNEL_SAMPLE_NS;
   cost.fixed += torch / p * c.costs.passed_ns + kernels / p * KERNEL_PASSED_NS + nodes / p * c.costs.node_ns;
   cost.bursts += static_cast<double>(work.burst_samples) * c.costs.sample_ns;
+  cost.traced += static_cast<double>(work.traced) * c.costs.sample_ns;
   return cost.total();
 }
 
-// What recording cost since the last call, as a share of running time: of the processor time that the process took, or of a thread's wall
+// What recording cost since the meter was set, as a share of running time: of the processor time that the process took, or of a thread's wall
 // time, whichever is worse. (Threads that spin make the first look small, threads that sleep the second.)
-Cost measure(Control &c) {
-  Meter &before = c.before;
-  const uint64_t wall_ns = clock_ns(CLOCK_MONOTONIC), cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-  const double wall = std::max(1.0, static_cast<double>(wall_ns - before.wall_ns)), cpu = std::max(1e5, static_cast<double>(cpu_ns - before.cpu_ns));
+Cost cost_since(const Control &c, const Meter &before, const Meter &now) {
+  const double wall = std::max(1.0, static_cast<double>(now.wall_ns - before.wall_ns)), cpu = std::max(1e5, static_cast<double>(now.cpu_ns - before.cpu_ns));
   Cost all = {}, worst = {};
-  for (int i = 0; i < num_tables(); ++i) {
-    const Work now = work_of_table(i);
-    const Work &then = before.work[i];
+  for (int i = 0; i < now.tables; ++i) {
+    const Work &is = now.work[i], &was = before.work[i];
     Cost one = {};
-    cost_ns(c, {now.torch_samples - then.torch_samples, now.kernel_samples - then.kernel_samples, now.burst_samples - then.burst_samples, now.nodes - then.nodes}, one);
+    cost_ns(c, {is.torch_samples - was.torch_samples, is.kernel_samples - was.kernel_samples, is.burst_samples - was.burst_samples, is.nodes - was.nodes, is.traced - was.traced}, one);
     all.samples += one.samples;
     all.fixed += one.fixed;
     all.bursts += one.bursts;
+    all.traced += one.traced;
     if (one.total() > worst.total()) worst = one;
-    before.work[i] = now;
   }
-  before.wall_ns = wall_ns;
-  before.cpu_ns = cpu_ns;
   const bool by_cpu = all.total() / cpu > worst.total() / wall;
   const Cost &chosen = by_cpu ? all : worst;
   const double time = by_cpu ? cpu : wall;
-  const Cost shares{chosen.samples / time, chosen.fixed / time, chosen.bursts / time};
-  c.spent += shares.total() * wall;
-  c.passed_ns += wall;
-  return shares;
+  return {chosen.samples / time, chosen.fixed / time, chosen.bursts / time, chosen.traced / time};
+}
+
+Meter read_meter() {
+  Meter now;
+  now.wall_ns = clock_ns(CLOCK_MONOTONIC);
+  now.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  now.tables = num_tables();
+  for (int i = 0; i < now.tables; ++i) now.work[i] = work_of_table(i);
+  return now;
+}
+
+// Ends a stretch of one set of rates: what it cost counts from here on.
+Cost measure(Control &c) {
+  const Meter now = read_meter();
+  const Cost cost = cost_since(c, c.before, now);
+  const auto wall_ns = static_cast<double>(now.wall_ns - c.before.wall_ns);
+  c.spent += cost.total() * wall_ns;
+  c.passed_ns += wall_ns;
+  c.before = now;
+  return cost;
+}
+
+// Of all the time since the start. Whoever asks takes nothing from what adapt() is to see.
+double overhead(const Control &c) {
+  double spent = c.spent, passed_ns = c.passed_ns;
+  if (c.running) {
+    const Meter now = read_meter();
+    const auto wall_ns = static_cast<double>(now.wall_ns - c.before.wall_ns);
+    spent += cost_since(c, c.before, now).total() * wall_ns;
+    passed_ns += wall_ns;
+  }
+  return passed_ns > 0 ? spent / passed_ns : 0;
 }
 
 void reset_meter(Control &c) {
@@ -155,16 +185,17 @@ void reset_meter(Control &c) {
 
 void follow_schedule(Control &c) {
   const Schedule &schedule = *c.schedule;
-  if (c.options.every == SEALIFT_EVERY_OPERATOR && !schedule.has_windows()) {
+  if (c.records && c.options.every == SEALIFT_EVERY_OPERATOR && !schedule.has_windows()) {
     end_window(c);
     start_window(c, schedule.probability(), schedule.weight(), SEALIFT_SAMPLE_COUNT);
   }
 }
 
-// Sleeps until then. False: the recorder stopped.
+// Sleeps until then. False: the recorder stopped, or its rates changed.
 bool sleep_until(Control &c, uint64_t deadline_ns, std::unique_lock<std::mutex> &lock) {
+  const uint64_t changes = c.changes;
   for (;;) {
-    if (!c.running || c.is_exiting) return false;
+    if (!c.running || c.is_exiting || c.changes != changes) return false;
     const uint64_t now = clock_ns(CLOCK_MONOTONIC);
     if (now >= deadline_ns) return true;
     const uint32_t seen = c.wake.load(std::memory_order_relaxed);
@@ -177,8 +208,8 @@ bool sleep_until(Control &c, uint64_t deadline_ns, std::unique_lock<std::mutex> 
 }
 
 bool run_period(Control &c, std::unique_lock<std::mutex> &lock) {
-  const Schedule &schedule = *c.schedule;
-  const Period period = schedule.draw(c.random);
+  Schedule &schedule = *c.schedule;
+  const Period period = c.records ? schedule.draw(c.random) : Period{};
   struct Moment {
     double at;
     int what;  // 0 window begins, 1 window ends, 2 burst begins, 3 burst ends
@@ -205,14 +236,15 @@ bool run_period(Control &c, std::unique_lock<std::mutex> &lock) {
       default: end_burst(c);
     }
   }
-  return sleep_until(c, begin + static_cast<uint64_t>(PERIOD_NS), lock);
+  return sleep_until(c, begin + static_cast<uint64_t>(schedule.period_ns()), lock);
 }
 
 void *thread_main(void *) {
   prctl(PR_SET_NAME, "sealift-observe", 0, 0, 0);
   Control &c = control();
   std::unique_lock<std::mutex> lock(control_mutex());
-  while (run_period(c, lock)) {
+  while (c.running && !c.is_exiting) {
+    if (!run_period(c, lock)) continue;
     const Cost cost = measure(c);
     if (c.schedule->adapt(cost)) follow_schedule(c);
   }
@@ -226,6 +258,12 @@ bool start_thread(Control &c) {
   c.has_thread = pthread_create(&c.thread, nullptr, thread_main, nullptr) == 0;
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, nullptr, sizeof before);
   return c.has_thread;
+}
+
+void end_trace(Control &c) {
+  if (c.trace_on) unlisten(TRACE_SLOT);
+  c.trace_on = false;
+  close_trace();
 }
 
 void wake_thread(Control &c) {
@@ -242,6 +280,7 @@ void stop_at_exit() {
       c.is_exiting = true;
       end_window(c);
       end_burst(c);
+      end_trace(c);
       close_recorder();
       control_mutex().unlock();
       wake_thread(c);
@@ -274,6 +313,7 @@ void control_after_fork() {
   c.has_thread = false;
   c.start_unix_ns = clock_ns(CLOCK_REALTIME);
   reset_meter(c);
+  end_trace(c);
   if (!c.running || c.is_exiting) return;
   const bool is_paced = c.records && c.schedule->needs_clock();
   if (is_paced) {
@@ -314,6 +354,7 @@ sealift_status sealift_recorder_start(const sealift_recorder_options *options, c
   const std::lock_guard<std::mutex> lock(control_mutex());
   Control &c = control();
   if (c.running) return fail(error, SEALIFT_ERROR_BUSY, "the recorder is running; help: stop it first, or take a snapshot of what runs");
+  if (trace_is_kept()) return fail(error, SEALIFT_ERROR_BUSY, "a trace's calls are not freed; help: sealift_recorder_trace_free");
   static bool handles_exit = false;
   if (!handles_exit) handles_exit = atexit(stop_at_exit) == 0;
   c.labels = chosen.labels != nullptr ? chosen.labels : "";
@@ -345,6 +386,64 @@ sealift_status sealift_recorder_start(const sealift_recorder_options *options, c
   return SEALIFT_OK;
 }
 
+void sealift_recorder_rates_init(sealift_recorder_rates *rates) { *rates = {sizeof(sealift_recorder_rates), -1, -1, -1, -1, -1, -1}; }
+
+sealift_status sealift_recorder_adjust(const sealift_recorder_rates *rates, char *err, size_t err_len) {
+  const sealift::runtime::ErrorText error{err, err_len};
+  if (rates == nullptr || rates->struct_bytes < sizeof(sealift_recorder_rates))
+    return fail(error, SEALIFT_ERROR_ARGUMENT, "rates is NULL, or struct_bytes is not sizeof(sealift_recorder_rates); help: use sealift_recorder_rates_init");
+  if (inside_callback()) return fail(error, SEALIFT_ERROR_BUSY, "the recorder cannot be adjusted inside a callback; help: do it outside");
+  Control &c = control();
+  const std::lock_guard<std::mutex> lock(control_mutex());
+  if (!c.running) return fail(error, SEALIFT_ERROR_ARGUMENT, "the recorder does not run; help: sealift_recorder_start");
+  sealift_recorder_options wanted = c.options;
+  const auto take = [](double &value, double given) { value = given < 0 ? value : given; };
+  take(wanted.sampling_probability, rates->sampling_probability);
+  take(wanted.duty_cycle, rates->duty_cycle);
+  take(wanted.budget, rates->budget);
+  take(wanted.burst_duty_cycle, rates->burst_duty_cycle);
+  take(wanted.host_probability, rates->host_probability);
+  const sealift_status status = check(wanted, error);
+  if (status != SEALIFT_OK) return status;
+  measure(c);
+  // What was drawn with the old rates ends here, and keeps its weights.
+  end_window(c);
+  if (!c.step_on) end_burst(c);
+  c.options = wanted;
+  if (rates->records >= 0) c.records = rates->records != 0;
+  c.schedule->change(c.options);
+  ++c.changes;
+  follow_schedule(c);
+  if (!c.has_thread && c.records && c.schedule->needs_clock() && c.options.every != SEALIFT_EVERY_STEP && !start_thread(c))
+    return fail(error, SEALIFT_ERROR_MEMORY, "no thread can be started to pace the recorder; help: duty_cycle=1, budget=0 and no bursts need none");
+  wake_thread(c);
+  return SEALIFT_OK;
+}
+
+sealift_status sealift_recorder_trace_begin(uint64_t max_calls, char *err, size_t err_len) {
+  const sealift::runtime::ErrorText error{err, err_len};
+  if (inside_callback()) return fail(error, SEALIFT_ERROR_BUSY, "a trace cannot be begun inside a callback; help: do it outside");
+  Control &c = control();
+  const std::lock_guard<std::mutex> lock(control_mutex());
+  if (!c.running) return fail(error, SEALIFT_ERROR_ARGUMENT, "the recorder does not run; help: sealift_recorder_start");
+  if (trace_is_kept()) return fail(error, SEALIFT_ERROR_BUSY, "a trace is under way, or its calls are not freed; help: wait for it");
+  if (!open_trace(max_calls != 0 ? max_calls : MAX_TRACED_CALLS)) return fail(error, SEALIFT_ERROR_MEMORY, "no memory for %llu calls; help: fewer", static_cast<unsigned long long>(max_calls));
+  c.trace_on = listen(TRACE_SLOT, {1.0, 1, c.scopes, c.options.shapes, 0, SEALIFT_SAMPLE_TRACE});
+  if (c.trace_on) return SEALIFT_OK;
+  close_trace();
+  sealift_recorder_trace_free();
+  return fail(error, SEALIFT_ERROR_MEMORY, "all places for callbacks are taken; help: remove one");
+}
+
+uint64_t sealift_recorder_trace_end(uint64_t *lost) {
+  {
+    const std::lock_guard<std::mutex> lock(control_mutex());
+    end_trace(control());
+  }
+  wait_for_records();
+  return traced_calls(lost);
+}
+
 void sealift_recorder_stop(void) {
   Control &c = control();
   pthread_t thread;
@@ -356,6 +455,7 @@ void sealift_recorder_stop(void) {
     c.running = false;
     end_window(c);
     end_burst(c);
+    end_trace(c);
     c.step_on = false;
     close_recorder();
     joins = c.has_thread;
@@ -379,14 +479,11 @@ void sealift_recorder_step(void) {
 void sealift_recorder_get_state(sealift_recorder_state *state) {
   const std::lock_guard<std::mutex> lock(control_mutex());
   Control &c = control();
-  if (c.running) measure(c);
   uint64_t samples = 0;
   for (int i = 0; i < num_tables(); ++i) {
     const Work work = work_of_table(i);
-    samples += work.torch_samples + work.kernel_samples + work.burst_samples;
+    samples += work.torch_samples + work.kernel_samples + work.burst_samples + work.traced;
   }
   const bool known = c.schedule.has_value();
-  *state = {sizeof(sealift_recorder_state), c.running ? 1 : 0, c.start_unix_ns, known ? c.schedule->probability() : 1, known ? c.schedule->duty_cycle() : 1,
-            c.passed_ns > 0 ? c.spent / c.passed_ns : 0, samples, overflowed_samples(), dropped_samples(), c.forks,
-            static_cast<int32_t>(num_series()), num_tables()};
+  *state = {sizeof(sealift_recorder_state), c.running ? 1 : 0, c.start_unix_ns, known ? c.schedule->probability() : 1, known ? c.schedule->duty_cycle() : 1, overhead(c), samples, overflowed_samples(), dropped_samples(), c.forks, static_cast<int32_t>(num_series()), num_tables(), {sizeof(sealift_recorder_rates), c.options.sampling_probability, c.options.duty_cycle, c.options.budget, c.options.burst_duty_cycle, c.options.host_probability, c.records ? 1 : 0}};
 }

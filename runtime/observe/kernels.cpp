@@ -1,7 +1,11 @@
 // sealift's own kernels as a source of events: the record points of runtime/src/record.h.
+#include <new>
+#include <vector>
+
 #include "context_handle.h"
 #include "info.h"
 #include "recorder.h"
+#include "series.h"
 #include "sources.h"
 #include "thread_state.h"
 
@@ -9,13 +13,32 @@ namespace sealift::observe {
 
 namespace {
 
+// Who listens at a slot, and how. Whoever began to hear a kernel hears its end, too, after the slot has changed hands: an ear is used again only
+// when nobody is inside its callback any more. Waiting for that instead would hold up fork() in a callback for ever.
 struct Ear {
   sealift_callback callback = 0;
   int slot = 0;
   sealift_listen how = {};
   int64_t thread = 0;
 };
-Ear ears[SEALIFT_OBSERVE_SLOTS];
+// With the control mutex.
+Ear *ears[SEALIFT_OBSERVE_SLOTS] = {};
+std::vector<Ear *> &left_ears() {
+  static auto *one = new std::vector<Ear *>;  // never destroyed: kernels run until the very end of a process
+  return *one;
+}
+
+Ear *free_ear() {
+  std::vector<Ear *> &left = left_ears();
+  for (Ear *&ear : left) {
+    if (runtime::is_called(ear->callback)) continue;
+    Ear *found = ear;
+    ear = left.back();
+    left.pop_back();
+    return found;
+  }
+  return new (std::nothrow) Ear;
+}
 
 sealift_observed observed(const sealift_record &record, const Ear &ear) {
   sealift_observed event = {};
@@ -56,42 +79,51 @@ void exit_kernel(void *user, void *token, const sealift_record *record) {
   exit_observer(token, event);
 }
 
-// "aten.mm, aten.gelu @ model.py:12 encoder.layer.0", cut where it is long: kernels of a model differ in their names already.
-void write_origin(const sealift_kernel_info &kernel, char *text, size_t size) {
-  size_t used = 0;
-  for (const char *part : {kernel.ops, " @ ", kernel.origin}) {
-    for (; *part != '\0' && used + 1 < size; ++part) text[used++] = *part;
+uint64_t key_of(const sealift_record &record) {
+  std::atomic<uint64_t> &known = static_cast<const sealift_context *>(record.context)->model->kernel_keys[static_cast<size_t>(record.kernel->id)];
+  uint64_t key = known.load(std::memory_order_relaxed);
+  if (__builtin_expect(key == 0, 0)) {
+    key = kernel_key(*record.kernel);
+    known.store(key, std::memory_order_relaxed);
   }
-  text[used] = '\0';
+  return key;
 }
 
-void record_kernel(void *user, void *, const sealift_record *record) {
+void end_sampled_kernel(void *user, void *, const sealift_record *record) {
   const Ear &ear = *static_cast<Ear *>(user);
   if (!is_heard(ear)) return;
-  char origin[512];
-  write_origin(*record->kernel, origin, sizeof origin);
   sealift_info *info = current_info();
   // Kernels do not nest: all of their time is their own.
-  observe::record({record->kernel->name, origin, nullptr, SEALIFT_SOURCE_KERNEL, SEALIFT_SCOPE_KERNEL, record->start_ns, record->dur_ns, ear.how.weight,
-                   info, record->dur_ns, ear.how.sample_flags});
+  record_kernel({record->kernel->name, nullptr, nullptr, SEALIFT_SOURCE_KERNEL, SEALIFT_SCOPE_KERNEL, record->start_ns, record->dur_ns, ear.how.weight,
+                 info, record->dur_ns, ear.how.sample_flags},
+                key_of(*record), *record->kernel);
   sealift_info_release(info);
 }
 
 }  // namespace
 
 bool listen_to_kernels(int slot, const sealift_listen &how) {
-  Ear &ear = ears[slot];
-  ear.slot = slot;
-  ear.how = how;
-  ear.thread = thread_number(thread_state());
+  Ear *ear = free_ear();
+  if (ear == nullptr) return false;
+  ear->slot = slot;
+  ear->how = how;
+  ear->thread = thread_number(thread_state());
   const bool records = how.sample_flags != 0;
-  ear.callback = runtime::add_callback(records ? nullptr : enter_kernel, records ? record_kernel : exit_kernel, &ear, how.probability);
-  return ear.callback != 0;
+  ear->callback = runtime::add_callback(records ? nullptr : enter_kernel, records ? end_sampled_kernel : exit_kernel, ear, how.probability);
+  if (ear->callback == 0) {
+    left_ears().push_back(ear);
+    return false;
+  }
+  ears[slot] = ear;
+  return true;
 }
 
 void unlisten_to_kernels(int slot) {
-  if (ears[slot].callback != 0) runtime::remove_callback(ears[slot].callback);
-  ears[slot].callback = 0;
+  Ear *ear = ears[slot];
+  if (ear == nullptr) return;
+  ears[slot] = nullptr;
+  runtime::remove_callback(ear->callback, false);
+  left_ears().push_back(ear);
 }
 
 }  // namespace sealift::observe

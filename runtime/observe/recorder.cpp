@@ -13,6 +13,7 @@
 #include "series.h"
 #include "table.h"
 #include "thread_state.h"
+#include "trace.h"
 
 namespace sealift::observe {
 
@@ -35,6 +36,11 @@ void add(Counter &counter, uint64_t value) {
 
 template <bool SHARED>
 void put(Table &table, uint32_t series, const sealift_sample &sample) {
+  if ((sample.flags & SEALIFT_SAMPLE_TRACE) != 0) {
+    add<SHARED>(table.traced, 1);
+    keep_traced_call(series, sample);
+    return;
+  }
   std::atomic<uint64_t> &word = table.touched[series / 64];
   const uint64_t bit = uint64_t{1} << (series % 64), touched = word.load(std::memory_order_relaxed);
   if (__builtin_expect((touched & bit) == 0, 0)) word.fetch_or(bit, std::memory_order_relaxed);
@@ -66,8 +72,10 @@ bool fence_all_threads() {
 
 }  // namespace
 
-void record(const sealift_sample &sample) {
-  if (sample.flags == 0) return;  // a source that measures itself
+namespace {
+
+template <class SeriesOf>
+void record_as(const sealift_sample &sample, SeriesOf series_of_sample) {
   Table *table = table_of_thread();
   if (table == nullptr) {
     if (is_open.load(std::memory_order_relaxed)) drop(1);
@@ -75,29 +83,44 @@ void record(const sealift_sample &sample) {
   }
   if (__builtin_expect(table->is_shared, 0)) {
     table->busy.fetch_add(1, std::memory_order_seq_cst);
-    if (is_open.load(std::memory_order_seq_cst)) put<true>(*table, series_of(sample), sample);
+    if (is_open.load(std::memory_order_seq_cst)) put<true>(*table, series_of_sample(), sample);
     table->busy.fetch_sub(1, std::memory_order_release);
     return;
   }
   table->busy.store(1, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if (is_open.load(std::memory_order_acquire)) {
-    const uint32_t series = series_of(sample);
+    const uint32_t series = series_of_sample();
     put<false>(*table, series, sample);
     if ((sample.flags & SEALIFT_SAMPLE_SELF) != 0) keep_burst_event(series, sample);
   }
   table->busy.store(0, std::memory_order_release);
 }
 
+}  // namespace
+
+void record(const sealift_sample &sample) {
+  if (sample.flags == 0) return;  // a source that measures itself
+  record_as(sample, [&] { return series_of(sample, text_key(sample.name, sample.origin, sample.shapes), nullptr); });
+}
+
+void record_kernel(const sealift_sample &sample, uint64_t key, const sealift_kernel_info &kernel) {
+  record_as(sample, [&] { return series_of(sample, key, &kernel); });
+}
+
 void drop(uint64_t count) { dropped.fetch_add(count, std::memory_order_relaxed); }
 
-bool open_recorder(int max_series, const char *labels) {
-  const std::lock_guard<std::mutex> lock(reader_mutex);
-  // Where the kernel has no membarrier, samples that are still on their way may find the series gone: wait as long as one can take.
+void wait_for_records() {
+  // Where the kernel has no membarrier, samples that are still on their way may find what they write to gone: wait as long as one can take.
   if (num_tables() > 0 && !fence_all_threads()) usleep(10000);
   for (int i = 0; i < num_tables(); ++i) {
     while (table_at(i).busy.load(std::memory_order_acquire) != 0) sched_yield();
   }
+}
+
+bool open_recorder(int max_series, const char *labels) {
+  const std::lock_guard<std::mutex> lock(reader_mutex);
+  wait_for_records();
   dropped.store(0, std::memory_order_relaxed);
   if (!clear_series(max_series, labels) || !clear_tables(max_series) || !clear_bursts()) return false;
   is_open.store(true, std::memory_order_seq_cst);
@@ -111,7 +134,7 @@ bool recorder_is_open() { return is_open.load(std::memory_order_relaxed); }
 Work work_of_table(int index) {
   const Table &table = table_at(index);
   return {table.torch_samples.load(std::memory_order_relaxed), table.kernel_samples.load(std::memory_order_relaxed),
-          table.bursts.load(std::memory_order_relaxed), table.nodes.load(std::memory_order_relaxed)};
+          table.bursts.load(std::memory_order_relaxed), table.nodes.load(std::memory_order_relaxed), table.traced.load(std::memory_order_relaxed)};
 }
 
 void recorder_after_fork() {
@@ -120,6 +143,7 @@ void recorder_after_fork() {
   tables_after_fork();
   series_after_fork();
   bursts_after_fork();
+  trace_after_fork();
 }
 
 uint64_t dropped_samples() { return dropped.load(std::memory_order_relaxed); }

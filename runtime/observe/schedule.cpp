@@ -1,54 +1,98 @@
 #include "schedule.h"
 
+#include <math.h>
+
 #include <algorithm>
 
 namespace sealift::observe {
 
-Schedule::Schedule(const sealift_recorder_options &options)
-    : every_(options.every),
-      most_probability_(options.sampling_probability),
-      most_duty_cycle_(options.duty_cycle),
-      most_burst_duty_cycle_(options.every == SEALIFT_EVERY_BURST ? options.duty_cycle : options.every == SEALIFT_EVERY_STEP ? 0
-                                                                                                                             : options.burst_duty_cycle),
-      budget_(options.budget),
-      burst_duty_cycle_(most_burst_duty_cycle_) {
+Schedule::Schedule(const sealift_recorder_options &options) {
+  limit(options);
+  choose_bursts(most_burst_duty_cycle_);
+  const bool grows = budget_ > 0 && every_ == SEALIFT_EVERY_OPERATOR;
+  if (grows) period_ = FIRST_PERIOD_NS;
+  choose(grows ? std::min(most_probability_, FIRST_PROBABILITY) : most_probability_, most_duty_cycle_);
+}
+
+void Schedule::limit(const sealift_recorder_options &options) {
+  every_ = options.every;
+  most_probability_ = options.sampling_probability;
   // A step is drawn as a whole, and a burst records all: neither has windows.
-  if (every_ != SEALIFT_EVERY_OPERATOR) most_duty_cycle_ = 1;
-  choose(budget_ > 0 && every_ == SEALIFT_EVERY_OPERATOR ? std::min(most_probability_, FIRST_PROBABILITY) : most_probability_, most_duty_cycle_);
+  most_duty_cycle_ = every_ == SEALIFT_EVERY_OPERATOR ? options.duty_cycle : 1;
+  most_burst_duty_cycle_ = every_ == SEALIFT_EVERY_BURST ? options.duty_cycle : every_ == SEALIFT_EVERY_STEP ? 0
+                                                                                                             : options.burst_duty_cycle;
+  budget_ = options.budget;
+  host_ = options.host_probability;
+}
+
+void Schedule::change(const sealift_recorder_options &options) {
+  const double probability_now = probability(), budget_before = budget_;
+  limit(options);
+  if (budget_ <= 0 || every_ != SEALIFT_EVERY_OPERATOR) {
+    choose_bursts(most_burst_duty_cycle_);
+    choose(most_probability_, most_duty_cycle_);
+    return;
+  }
+  // Less at once, in proportion; more from period to period, as adapt() sees that it may.
+  const double less = budget_before > 0 ? std::min(1.0, budget_ / budget_before) : 1;
+  choose_bursts(std::min(most_burst_duty_cycle_, std::max(burst_duty_cycle_ * less, most_burst_duty_cycle_ / 1000)));
+  choose(std::min(most_probability_, std::max(LEAST_PROBABILITY, budget_before > 0 ? probability_now * less : FIRST_PROBABILITY)), std::min(most_duty_cycle_, duty_cycle_));
 }
 
 // Weights are whole numbers, so the probability is moved to the nearest that gives one, and the duty cycle where that would be above 1.
 void Schedule::choose(double probability, double duty_cycle) {
-  weight_ = std::max<uint64_t>(1, static_cast<uint64_t>(1 / (probability * duty_cycle) + 0.5));
-  duty_cycle_ = std::max(duty_cycle, 1 / static_cast<double>(weight_));
+  weight_ = std::max<uint64_t>(1, static_cast<uint64_t>(1 / (probability * duty_cycle * host_) + 0.5));
+  duty_cycle_ = std::max(duty_cycle, 1 / (host_ * static_cast<double>(weight_)));
+  if (duty_cycle_ > 1) {  // a host probability that is no 1 / n: the next larger weight, of a smaller probability
+    ++weight_;
+    duty_cycle_ = std::max(duty_cycle, 1 / (host_ * static_cast<double>(weight_)));
+  }
 }
 
-uint64_t Schedule::burst_weight() const { return static_cast<uint64_t>(std::max(1.0, 1 / std::max(burst_duty_cycle_, 1e-9) + 0.5)); }
+// Where bursts are what counts, their weight is exact, too.
+void Schedule::choose_bursts(double duty_cycle) {
+  burst_duty_cycle_ = duty_cycle;
+  if (every_ != SEALIFT_EVERY_BURST || duty_cycle <= 0) return;
+  const double weight = std::max(1.0, floor(1 / (duty_cycle * host_) + 0.5));
+  burst_duty_cycle_ = 1 / (host_ * weight) <= 1 ? 1 / (host_ * weight) : 1 / (host_ * (weight + 1));
+}
 
-Period Schedule::draw(Random &random) const {
+uint64_t Schedule::burst_weight() const { return static_cast<uint64_t>(std::max(1.0, 1 / std::max(burst_duty_cycle_ * host_, 1e-9) + 0.5)); }
+
+Period Schedule::draw(Random &random) {
   Period period;
   if (has_windows()) {
-    const double length = duty_cycle_ * PERIOD_NS, begin = random.uniform() * PERIOD_NS, end = begin + length;
-    period.window[0] = {begin, std::min(end, PERIOD_NS)};
-    if (end > PERIOD_NS) period.window[1] = {0, end - PERIOD_NS};
+    const double length = duty_cycle_ * period_, begin = random.uniform() * period_, end = begin + length;
+    period.window[0] = {begin, std::min(end, period_)};
+    if (end > period_) period.window[1] = {0, end - period_};
   }
-  // A burst lies within its period, with this probability in each.
-  const double length = std::min(PERIOD_NS, std::max(BURST_NS, burst_duty_cycle_ * PERIOD_NS));
-  if (has_bursts() && random.uniform() < burst_duty_cycle_ * PERIOD_NS / length) {
-    const double begin = random.uniform() * (PERIOD_NS - length);
+  // A burst lies within its period, with this probability in each. Operator by operator, there is none before it is known what it would cost.
+  burst_share_ = 0;
+  const double length = std::min(period_, std::max(BURST_NS, burst_duty_cycle_ * period_));
+  const bool is_known = every_ != SEALIFT_EVERY_OPERATOR || budget_ <= 0 || period_ >= PERIOD_NS;
+  if (has_bursts() && is_known && random.uniform() < burst_duty_cycle_ * period_ / length) {
+    const double begin = random.uniform() * (period_ - length);
     period.burst = {begin, begin + length};
+    burst_share_ = length / period_;
   }
   return period;
 }
 
 bool Schedule::adapt(const Cost &cost) {
   if (budget_ <= 0) return false;
+  period_ = std::min(PERIOD_NS, period_ * 2.5);
   const double duty_before = duty_cycle_, burst_before = burst_duty_cycle_;
   const auto weight_before = static_cast<double>(weight_);
   // A tenth of the budget is kept back for what a measured cost misses; bursts get a quarter of the rest, fixed costs half.
-  const double budget = budget_ * 0.9;
-  const double burst_scale = cost.bursts > 0 ? budget / 4 / cost.bursts : 4;
-  burst_duty_cycle_ = std::min(most_burst_duty_cycle_, std::max(burst_before * std::min(burst_scale, 4.0), most_burst_duty_cycle_ / 1000));
+  const double budget = budget_ * 0.9, for_bursts = every_ == SEALIFT_EVERY_OPERATOR ? budget / 4 : budget;
+  // What recording every operator would cost: by what windows saw, or a burst itself. Bursts are rare, so they cannot wait for their own evidence.
+  const double seen = every_ == SEALIFT_EVERY_OPERATOR ? cost.samples / (probability() * duty_before) : burst_share_ > 0 ? cost.bursts / burst_share_
+                                                                                                                         : full_;
+  full_ = std::max(seen, full_ * 0.9 + seen * 0.1);
+  if (full_ > 0) {
+    const double allowed = for_bursts / full_;
+    choose_bursts(std::min(most_burst_duty_cycle_, std::max(std::min(allowed, burst_before * 4), most_burst_duty_cycle_ / 1000)));
+  }
   if (every_ == SEALIFT_EVERY_OPERATOR) {
     double duty = duty_before;
     if (most_duty_cycle_ < 1 || cost.fixed > budget / 2) {
@@ -56,10 +100,10 @@ bool Schedule::adapt(const Cost &cost) {
       duty = std::min(most_duty_cycle_, std::max(duty * std::min(scale, 4.0), LEAST_DUTY_CYCLE));
     }
     const double fixed = cost.fixed * duty / duty_before;
-    const double left = std::max(budget * 0.1, budget - fixed - std::min(cost.bursts, budget / 4));
+    const double left = std::max(budget * 0.1, budget - fixed - std::min(full_ * burst_duty_cycle_, budget / 4));
     // Per unit of probability, at the new duty cycle.
     const double per_probability = cost.samples / probability() * duty / duty_before;
-    const double probability_now = 1 / (duty_before * weight_before);
+    const double probability_now = 1 / (duty_before * host_ * weight_before);
     const double allowed = per_probability > 0 ? left / per_probability : 4 * probability_now;
     choose(std::min(most_probability_, std::max(LEAST_PROBABILITY, std::min(allowed, 4 * probability_now))), duty);
   }

@@ -8,7 +8,7 @@
 
 namespace sealift::observe {
 
-inline constexpr double PERIOD_NS = 1e9;
+inline constexpr double PERIOD_NS = 1e9, FIRST_PERIOD_NS = 20e6;  // with a budget they grow to the full length, so that a process's first second has data
 // Of a burst: longer than a step of most services. At the default duty cycle there is one in ten seconds.
 inline constexpr double BURST_NS = 50e6;
 inline constexpr double LEAST_PROBABILITY = 1e-5, LEAST_DUTY_CYCLE = 1e-3;
@@ -29,31 +29,40 @@ struct Cost {
   double samples;  // grows with the probability
   double fixed;    // grows with the duty cycle alone: operators that are passed over, backward nodes
   double bursts;
-  double total() const { return samples + fixed + bursts; }
+  double traced = 0;  // a trace on demand: told, and not held against the rest
+  double total() const { return samples + fixed + bursts + traced; }
 };
 
 class Schedule {
  public:
   explicit Schedule(const sealift_recorder_options &options);
 
-  Period draw(Random &random) const;
+  Period draw(Random &random);
+  double period_ns() const { return period_; }
+  // From now on. The period that runs is over: windows of another duty cycle must be drawn anew.
+  void change(const sealift_recorder_options &options);
   // The next period's probability and duty cycles from the last one's cost. True if anything changed by more than a fifth.
   bool adapt(const Cost &cost);
 
   bool has_windows() const { return every_ == SEALIFT_EVERY_OPERATOR && duty_cycle_ < 1; }
   bool has_bursts() const { return burst_duty_cycle_ > 0; }
   bool needs_clock() const { return budget_ > 0 || has_windows() || has_bursts(); }
-  double probability() const { return 1 / (duty_cycle_ * static_cast<double>(weight_)); }  // within a window
+  double probability() const { return 1 / (duty_cycle_ * host_ * static_cast<double>(weight_)); }  // within a window
   double duty_cycle() const { return duty_cycle_; }
   double burst_duty_cycle() const { return burst_duty_cycle_; }
-  uint64_t weight() const { return weight_; }  // of an event: 1 / (probability * duty cycle), exactly
+  uint64_t weight() const { return weight_; }  // of an event: 1 / (probability * duty cycle * host probability), exactly
   uint64_t burst_weight() const;
 
  private:
+  void limit(const sealift_recorder_options &options);
   void choose(double probability, double duty_cycle);
+  void choose_bursts(double duty_cycle);
 
-  int32_t every_;
-  double most_probability_, most_duty_cycle_, most_burst_duty_cycle_, budget_;
+  int32_t every_ = SEALIFT_EVERY_OPERATOR;
+  double most_probability_ = 1, most_duty_cycle_ = 1, most_burst_duty_cycle_ = 0, budget_ = 0, host_ = 1;
+  double period_ = PERIOD_NS;
+  double full_ = 0;         // share of the time that recording everything would cost, with some memory
+  double burst_share_ = 0;  // of the last period that was drawn
   double duty_cycle_ = 1, burst_duty_cycle_ = 0;
   uint64_t weight_ = 1;
 };

@@ -61,6 +61,15 @@ uint64_t hash_bytes(const char *text, uint64_t seed) {
   return hash ^ hash >> 29;
 }
 
+// "aten.mm, aten.gelu @ model.py:12 encoder.layer.0", cut where it is long: kernels of a model differ in their names already.
+void write_origin(const sealift_kernel_info &kernel, char *text, size_t size) {
+  size_t used = 0;
+  for (const char *part : {kernel.ops, " @ ", kernel.origin}) {
+    for (; *part != '\0' && used + 1 < size; ++part) text[used++] = *part;
+  }
+  text[used] = '\0';
+}
+
 const char *keep_text(Registry &all, const char *text) {
   if (text == nullptr || text[0] == '\0') return "";
   const size_t bytes = strlen(text) + 1;
@@ -114,7 +123,7 @@ uint32_t label_set_of(Registry &all, const sealift_info &info) {
   return id;
 }
 
-__attribute__((noinline)) uint32_t add_series(Registry &all, const sealift_sample &sample, uint64_t hash, uint32_t label_set) {
+__attribute__((noinline)) uint32_t add_series(Registry &all, const sealift_sample &sample, const sealift_kernel_info *kernel, uint64_t hash, uint32_t label_set) {
   const std::lock_guard<std::mutex> lock(all.mutex);
   size_t at = hash & all.mask;
   for (uint64_t found; (found = all.entries[at].hash.load(std::memory_order_relaxed)) != 0; at = (at + 1) & all.mask) {
@@ -122,7 +131,9 @@ __attribute__((noinline)) uint32_t add_series(Registry &all, const sealift_sampl
   }
   const uint32_t id = all.count.load(std::memory_order_relaxed);
   if (id >= all.capacity) return OVERFLOW_SERIES;
-  const Series made{keep_text(all, sample.name), keep_text(all, sample.origin), keep_text(all, sample.shapes), sample.source, sample.scope,
+  char origin[512] = "";
+  if (kernel != nullptr) write_origin(*kernel, origin, sizeof origin);
+  const Series made{keep_text(all, sample.name), keep_text(all, kernel != nullptr ? origin : sample.origin), keep_text(all, sample.shapes), sample.source, sample.scope,
                     &all.label_sets[label_set]};
   if (made.name == nullptr || made.origin == nullptr || made.shapes == nullptr) return OVERFLOW_SERIES;
   all.series.push_back(made);
@@ -134,18 +145,25 @@ __attribute__((noinline)) uint32_t add_series(Registry &all, const sealift_sampl
 
 }  // namespace
 
-uint32_t series_of(const sealift_sample &sample) {
+uint64_t text_key(const char *name, const char *origin, const char *shapes) {
+  uint64_t hash = hash_bytes(name, 0);
+  if (origin != nullptr) hash = hash_bytes(origin, hash + 1);
+  if (shapes != nullptr) hash = hash_bytes(shapes, hash + 2);
+  return hash | 1;
+}
+
+uint64_t kernel_key(const sealift_kernel_info &kernel) { return hash_bytes(kernel.origin, hash_bytes(kernel.ops, hash_bytes(kernel.name, 3))) | 1; }
+
+uint32_t series_of(const sealift_sample &sample, uint64_t key, const sealift_kernel_info *kernel) {
   Registry &all = registry();
   uint32_t label_set = 0;
   if (sample.info != nullptr && (label_set = label_set_of(all, *sample.info)) == NO_ROOM) return OVERFLOW_SERIES;
-  uint64_t hash = hash_bytes(sample.name, static_cast<uint64_t>(label_set) << 16 | static_cast<uint64_t>(sample.source) << 8 | static_cast<uint64_t>(sample.scope));
-  if (sample.origin != nullptr) hash = hash_bytes(sample.origin, hash + 1);
-  if (sample.shapes != nullptr) hash = hash_bytes(sample.shapes, hash + 2);
-  hash |= 1;
+  uint64_t hash = (key ^ (static_cast<uint64_t>(label_set) << 16 | static_cast<uint64_t>(sample.source) << 8 | static_cast<uint64_t>(sample.scope))) * 0x9e3779b97f4a7c15;
+  hash = (hash ^ hash >> 32) | 1;
   for (size_t at = hash & all.mask;; at = (at + 1) & all.mask) {
     const uint64_t found = all.entries[at].hash.load(std::memory_order_acquire);
     if (found == hash) return all.entries[at].series;
-    if (found == 0) return add_series(all, sample, hash, label_set);
+    if (found == 0) return add_series(all, sample, kernel, hash, label_set);
   }
 }
 

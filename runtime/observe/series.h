@@ -23,8 +23,12 @@ struct Series {
   const LabelSet *labels;
 };
 
-// The number of a sample's series. Lock-free but for a series', or an info's, first time.
-uint32_t series_of(const sealift_sample &sample);
+// A hash of name, origin and shapes; never 0.
+uint64_t text_key(const char *name, const char *origin, const char *shapes);
+uint64_t kernel_key(const sealift_kernel_info &kernel);
+// The number of a sample's series. Lock-free but for a series', or an info's, first time. `kernel`: gives the origin instead of the sample, `key`
+// being its kernel_key.
+uint32_t series_of(const sealift_sample &sample, uint64_t key, const sealift_kernel_info *kernel);
 uint32_t num_series();
 const Series &series_at(uint32_t index);
 // With nobody inside record(): forgets every series. `labels`: comma-separated keys besides model_id. False without memory.

@@ -522,7 +522,7 @@ sealift_status sealift_add_callback(sealift_on_begin on_begin, sealift_on_end on
   *out = 0;
   if ((on_begin == nullptr && on_end == nullptr) || !(sampling_probability > 0 && sampling_probability <= 1)) return SEALIFT_ERROR_ARGUMENT;
   return guarded(ErrorText{nullptr, 0}, [&] {
-    *out = sealift::runtime::add_callback(on_begin, on_end, user, sampling_probability);
+    *out = sealift::runtime::add_callback(on_begin, on_end, user, sampling_probability, false);
     return *out == 0 ? SEALIFT_ERROR_MEMORY : SEALIFT_OK;
   });
 }

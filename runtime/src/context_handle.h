@@ -42,7 +42,11 @@ struct sealift_context {
 
 namespace sealift::runtime {
 
-sealift_callback add_callback(sealift_on_begin on_begin, sealift_on_end on_end, void *user, double probability);  // 0: all slots are taken
-bool remove_callback(sealift_callback callback);                                                                  // false: there is none
+// 0: all slots are taken. `is_own`: the runtime's, beside the 16 that a user may add.
+sealift_callback add_callback(sealift_on_begin on_begin, sealift_on_end on_end, void *user, double probability, bool is_own = true);
+// False: there is none. `waits`: until no run is inside it; else those that are will still call on_end, and the slot is kept for them.
+bool remove_callback(sealift_callback callback, bool waits = true);
+// False: it was removed, and no run is inside it any more.
+bool is_called(sealift_callback callback);
 
 }  // namespace sealift::runtime

@@ -122,5 +122,6 @@ void sealift_model::describe() {
     const sealift_constant_spec &constant = api.constants[i];
     constants.push_back(sealift_constant_info{constant.fqn, sealift::runtime::dlpack_dtype(constant.dtype), constant.rank, constant.shape});
   }
+  kernel_keys = std::make_unique<std::atomic<uint64_t>[]>(static_cast<size_t>(api.num_kernels));
   for (int32_t i = 0; i < api.num_kernels; ++i) kernels.push_back(sealift_kernel_info{i, api.kernels[i].name, api.kernels[i].ops, api.kernels[i].origin});
 }

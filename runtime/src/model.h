@@ -34,7 +34,8 @@ struct sealift_model {
   std::vector<sealift_dim> dims;  // of all tensors
   std::vector<sealift_constant_info> constants;
   std::vector<sealift_kernel_info> kernels;
-  std::atomic<int64_t> owners{1};  // the handle and each context
+  std::unique_ptr<std::atomic<uint64_t>[]> kernel_keys;  // what the recorder knows each kernel by; 0: not asked for yet
+  std::atomic<int64_t> owners{1};                        // the handle and each context
 
   void release() {
     if (owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;

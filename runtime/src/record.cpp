@@ -19,21 +19,36 @@ namespace {
 struct Slot {
   std::atomic<uint64_t> id{0};
   std::atomic<int64_t> inside{0};
+  uint64_t last_id = 0;  // whose the slot is or was
   sealift_on_begin on_begin = nullptr;
   sealift_on_end on_end = nullptr;
   void *user = nullptr;
   double probability = 0;
+  bool is_own = false;
 };
 
 Slot slots[MAX_CALLBACKS];
 std::atomic<uint64_t> version{1};
-uint64_t last_id = 0;
+uint64_t last_id = 0, forks = 0;  // with the mutex
 std::mutex registry_mutex;
 bool handles_fork = false;
+thread_local int32_t inside_here[MAX_CALLBACKS] = {};  // this thread's part of each slot's `inside`
+
+void enter(int32_t slot) {
+  slots[slot].inside.fetch_add(1, std::memory_order_seq_cst);
+  ++inside_here[slot];
+}
+
+void leave(int32_t slot) {
+  --inside_here[slot];
+  slots[slot].inside.fetch_sub(1, std::memory_order_release);
+}
 
 void after_fork_in_child() {
-  // The runs that were inside a callback belong to the parent. The streams of random numbers must part: a new version makes them new.
-  for (Slot &slot : slots) slot.inside.store(0, std::memory_order_relaxed);
+  // The runs of other threads stayed with the parent; this thread's goes on, if a callback called fork(). The streams of random numbers must
+  // part: a new version makes them new.
+  for (int32_t i = 0; i < MAX_CALLBACKS; ++i) slots[i].inside.store(inside_here[i], std::memory_order_relaxed);
+  ++forks;
   version.fetch_add(1, std::memory_order_relaxed);
   registry_mutex.unlock();
 }
@@ -58,17 +73,17 @@ uint64_t callbacks_version() { return version.load(std::memory_order_acquire); }
 
 double RecordStream::random() { return static_cast<double>((mix(seed_) >> 11) + 1) * 0x1p-53; }
 
-int64_t RecordStream::draw_distance(double probability) {
-  if (probability >= 1) return 1;
+int64_t RecordStream::draw_distance(const Listener &listener) {
+  if (listener.probability >= 1) return 1;
   // log(u) as log1p(u - 1): glibc gave log a new symbol version in 2.29.
-  const double distance = 1 + floor(log1p(random() - 1) / log1p(-probability));
+  const double distance = 1 + floor(log1p(random() - 1) * listener.per_log);
   return distance < 0x1p62 ? static_cast<int64_t>(distance) : int64_t{1} << 62;
 }
 
 void RecordStream::arm(sealift_frame &frame) {
   armed_ = INT64_MAX;
-  for (const Listener &listener : listeners_) {
-    if (listener.id != 0 && listener.left < armed_) armed_ = listener.left;
+  for (int32_t i = 0; i < count_; ++i) {
+    if (listeners_[i].left < armed_) armed_ = listeners_[i].left;
   }
   frame.countdown = armed_;
 }
@@ -83,15 +98,23 @@ __attribute__((noinline, cold)) void RecordStream::refresh(sealift_frame &frame)
            (++streams * 0xd1342543de82ef95);
   mix(seed_);
   const int64_t passed = armed_ - frame.countdown;
-  for (int i = 0; i < MAX_CALLBACKS; ++i) {
-    Listener &listener = listeners_[i];
+  Listener before[MAX_CALLBACKS];
+  const int32_t count_before = forks_ == forks ? count_ : 0;  // a child draws anew: its siblings have the same distances
+  for (int32_t i = 0; i < count_before; ++i) before[i] = listeners_[i];
+  forks_ = forks;
+  count_ = 0;
+  for (int32_t i = 0; i < MAX_CALLBACKS; ++i) {
     const uint64_t id = slots[i].id.load(std::memory_order_relaxed);
-    if (id != 0 && id == listener.id) {
-      listener.left -= passed;
-    } else {
-      listener = Listener{id, 0, slots[i].probability, nullptr, 0, false};
-      if (id != 0) listener.left = draw_distance(listener.probability);
+    if (id == 0) continue;
+    Listener &listener = listeners_[count_++];
+    listener = Listener{id, 0, slots[i].probability, 1 / log1p(-slots[i].probability), nullptr, 0, i, false};
+    bool is_known = false;
+    for (int32_t j = 0; j < count_before; ++j) {
+      if (before[j].id != id) continue;
+      listener.left = before[j].left - passed;
+      is_known = true;
     }
+    if (!is_known) listener.left = draw_distance(listener);
   }
   arm(frame);
 }
@@ -100,14 +123,13 @@ uint64_t RecordStream::begin(sealift_context &context, sealift_frame &frame, int
   const int64_t passed = armed_;
   bool any = false;
   sealift_record record{context.model->name.c_str(), &context.model->kernels[static_cast<size_t>(kernel)], 0, 0, 0, &context};
-  for (int i = 0; i < MAX_CALLBACKS; ++i) {
+  for (int32_t i = 0; i < count_; ++i) {
     Listener &listener = listeners_[i];
-    if (listener.id == 0 || (listener.left -= passed) > 0) continue;
-    listener.left = draw_distance(listener.probability);
-    Slot &slot = slots[i];
-    slot.inside.fetch_add(1, std::memory_order_seq_cst);
-    if (slot.id.load(std::memory_order_seq_cst) != listener.id) {
-      slot.inside.fetch_sub(1, std::memory_order_release);
+    if ((listener.left -= passed) > 0) continue;
+    listener.left = draw_distance(listener);
+    enter(listener.slot);
+    if (slots[listener.slot].id.load(std::memory_order_seq_cst) != listener.id) {
+      leave(listener.slot);
       continue;
     }
     any = true;
@@ -121,13 +143,14 @@ uint64_t RecordStream::begin(sealift_context &context, sealift_frame &frame, int
   // The clock is read after the bookkeeping and again after the callbacks: their time is not the kernel's.
   record.start_ns = now_ns();
   bool called = false;
-  for (int i = 0; i < MAX_CALLBACKS; ++i) {
+  for (int32_t i = 0; i < count_; ++i) {
     Listener &listener = listeners_[i];
     if (!listener.fired) continue;
     listener.begun = nullptr;
     record.weight = listener.weight;
-    if (slots[i].on_begin == nullptr) continue;
-    listener.begun = slots[i].on_begin(slots[i].user, &record);
+    const Slot &slot = slots[listener.slot];
+    if (slot.on_begin == nullptr) continue;
+    listener.begun = slot.on_begin(slot.user, &record);
     called = true;
   }
   start_ns_ = called ? now_ns() : record.start_ns;
@@ -136,36 +159,50 @@ uint64_t RecordStream::begin(sealift_context &context, sealift_frame &frame, int
 
 void RecordStream::end(sealift_context &context, int32_t kernel) {
   sealift_record record{context.model->name.c_str(), &context.model->kernels[static_cast<size_t>(kernel)], start_ns_, now_ns() - start_ns_, 0, &context};
-  for (int i = 0; i < MAX_CALLBACKS; ++i) {
+  for (int32_t i = 0; i < count_; ++i) {
     Listener &listener = listeners_[i];
     if (!listener.fired) continue;
     listener.fired = false;
     record.weight = listener.weight;
-    if (slots[i].on_end != nullptr) slots[i].on_end(slots[i].user, listener.begun, &record);
-    slots[i].inside.fetch_sub(1, std::memory_order_release);
+    const Slot &slot = slots[listener.slot];
+    if (slot.on_end != nullptr) slot.on_end(slot.user, listener.begun, &record);
+    leave(listener.slot);
   }
 }
 
-sealift_callback add_callback(sealift_on_begin on_begin, sealift_on_end on_end, void *user, double probability) {
+sealift_callback add_callback(sealift_on_begin on_begin, sealift_on_end on_end, void *user, double probability, bool is_own) {
   const std::lock_guard<std::mutex> lock(registry_mutex);
   if (!handles_fork) {
     pthread_atfork([] { registry_mutex.lock(); }, [] { registry_mutex.unlock(); }, after_fork_in_child);
     handles_fork = true;
   }
+  int32_t of_user = 0;
+  for (const Slot &slot : slots) of_user += slot.id.load(std::memory_order_relaxed) != 0 && !slot.is_own ? 1 : 0;
+  if (!is_own && of_user >= MAX_USER_CALLBACKS) return 0;
   for (Slot &slot : slots) {
     if (slot.id.load(std::memory_order_relaxed) != 0 || slot.inside.load(std::memory_order_acquire) != 0) continue;
     slot.on_begin = on_begin;
     slot.on_end = on_end;
     slot.user = user;
     slot.probability = probability;
-    slot.id.store(++last_id, std::memory_order_seq_cst);
+    slot.is_own = is_own;
+    slot.last_id = ++last_id;
+    slot.id.store(last_id, std::memory_order_seq_cst);
     version.fetch_add(1, std::memory_order_release);
     return last_id;
   }
   return 0;
 }
 
-bool remove_callback(sealift_callback callback) {
+bool is_called(sealift_callback callback) {
+  const std::lock_guard<std::mutex> lock(registry_mutex);
+  for (const Slot &slot : slots) {
+    if (slot.last_id == callback) return slot.id.load(std::memory_order_seq_cst) == callback || slot.inside.load(std::memory_order_seq_cst) != 0;
+  }
+  return false;
+}
+
+bool remove_callback(sealift_callback callback, bool waits) {
   Slot *found = nullptr;
   {
     const std::lock_guard<std::mutex> lock(registry_mutex);
@@ -176,7 +213,9 @@ bool remove_callback(sealift_callback callback) {
     found->id.store(0, std::memory_order_seq_cst);
     version.fetch_add(1, std::memory_order_release);
   }
-  while (found->inside.load(std::memory_order_seq_cst) != 0) usleep(50);
+  // A callback that removes itself does not wait for itself.
+  const int32_t own = inside_here[found - slots];
+  while (waits && found->inside.load(std::memory_order_seq_cst) > own) usleep(50);
   return true;
 }
 

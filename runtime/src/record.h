@@ -10,7 +10,7 @@ struct sealift_context;
 
 namespace sealift::runtime {
 
-inline constexpr int MAX_CALLBACKS = 16;
+inline constexpr int MAX_CALLBACKS = 40, MAX_USER_CALLBACKS = 16;  // observe's are beside the user's, with room for what lingers of them
 
 // Changes when a callback is added or removed, and in a forked child.
 uint64_t callbacks_version();
@@ -29,24 +29,27 @@ class RecordStream {
 
  private:
   struct Listener {
-    uint64_t id;   // 0: none
-    int64_t left;  // kernels until its next record
-    double probability;
+    uint64_t id;
+    int64_t left;                 // kernels until its next record
+    double probability, per_log;  // 1 / log(1 - probability)
     void *begun;
     uint64_t weight;
+    int32_t slot;
     bool fired;
   };
 
   void refresh(sealift_frame &frame);
   void arm(sealift_frame &frame);
   double random();  // in (0, 1]
-  int64_t draw_distance(double probability);
+  int64_t draw_distance(const Listener &listener);
 
   uint64_t version_ = 1;  // as at the start of the process: nobody listens
+  uint64_t forks_ = 0;
   uint64_t seed_ = 0;
   int64_t armed_ = INT64_MAX;
   uint64_t start_ns_ = 0;
-  Listener listeners_[MAX_CALLBACKS] = {};
+  int32_t count_ = 0;
+  Listener listeners_[MAX_CALLBACKS] = {};  // the first `count_`: a record looks at nobody else
 };
 
 }  // namespace sealift::runtime

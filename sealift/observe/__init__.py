@@ -21,13 +21,15 @@ from sealift.observe.callbacks import SCOPES, Handle, Record, TensorMeta, add_gl
 from sealift.observe.context import Thread, ThreadPoolExecutor, carry, current_info, debug_info
 from sealift.observe.install import install_torch, torch_is_observed
 from sealift.observe.metadata import FileSaved, describe_model, model_events, read_metadata, set_metadata_hook
-from sealift.observe.recorder import is_running, snapshot, start, step, stop
+from sealift.observe.recorder import Rates, adjust, is_running, rates, snapshot, start, step, stop
 from sealift.observe.snapshot import Event, Histogram, ModelEvent, ModelInfo, Process, Sampling, Series, Snapshot
+from sealift.observe.trace import Traced, trace
 from sealift.observe.usage import api_usage, log_api_usage_once, set_api_usage_handler
 
 __all__ = [
     "SCOPES", "BridgeBuildError", "BridgeError", "Event", "FileSaved", "Handle", "Histogram", "ModelEvent", "ModelInfo", "Process", "Record",
-    "Sampling", "Series", "Snapshot", "TensorMeta", "Thread", "ThreadPoolExecutor", "add_global_callback", "add_thread_local_callback", "api_usage",
-    "carry", "current_info", "debug_info", "describe_model", "disabled", "enable", "install_torch", "is_running", "log_api_usage_once",
-    "model_events", "read_metadata", "set_api_usage_handler", "set_metadata_hook", "snapshot", "start", "step", "stop", "torch_is_observed",
+    "Rates", "Sampling", "Series", "Snapshot", "TensorMeta", "Thread", "ThreadPoolExecutor", "Traced", "add_global_callback",
+    "add_thread_local_callback", "adjust", "api_usage", "carry", "current_info", "debug_info", "describe_model", "disabled", "enable", "install_torch",
+    "is_running", "log_api_usage_once", "model_events", "rates", "read_metadata", "set_api_usage_handler", "set_metadata_hook", "snapshot", "start",
+    "step", "stop", "torch_is_observed", "trace",
 ]  # fmt: skip

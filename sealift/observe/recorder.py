@@ -8,6 +8,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 
 from sealift import _runtime
@@ -36,7 +37,7 @@ def start(
 ) -> None:
     """Begins to record, with empty counts; costs about nothing until operators run.
 
-    sampling_prob: of each operator inside a window; with a budget, at most: it begins at 0.01 and grows from second to second.
+    sampling_prob: of each operator inside a window; with a budget, at most: it begins at 0.01 and grows as far as it may within a second.
     duty_cycle: the share of the time that windows take, at random places. 1: always.
     needs_inputs: the inputs' shapes tell series apart.
     budget: the share of running time that recording may cost, by its own measure; sampling backs off to keep it. 0: no limit.
@@ -44,7 +45,7 @@ def start(
     between calls of step(), drawn with sampling_prob.
     labels: keys of debug_info that tell series apart, besides model_id.
     burst_duty_cycle: with every="operator": the share of the time in which all operators are recorded besides, for self times. 0: never.
-    host_probability: whether this process records at all, drawn once.
+    host_probability: whether this process records at all, drawn once. Its counts then stand for the processes that do not, too.
     For the whole truth: start(1, 1, budget=0, burst_duty_cycle=0).
     Under SEALIFT_OBSERVE and `sealift profile`, which started it already, this changes nothing.
     Errors: ArgumentError; BusyError when it is running."""
@@ -59,6 +60,46 @@ def start(
     keys = ",".join([labels] if isinstance(labels, str) else labels)
     shares = (float(sampling_prob), float(duty_cycle), float(budget), float(burst_duty_cycle), float(host_probability))
     _runtime.start_recorder(*shares, scope_mask(scopes), bool(needs_inputs), keys, int(max_series), _EVERY.index(every))
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How the recorder samples: what start() was given, or adjust() since."""
+
+    sampling_prob: float
+    duty_cycle: float
+    budget: float
+    burst_duty_cycle: float
+    host_probability: float
+    records: bool  # whether this process was chosen
+
+
+def adjust(
+    *,
+    sampling_prob: float | None = None,
+    duty_cycle: float | None = None,
+    budget: float | None = None,
+    burst_duty_cycle: float | None = None,
+    host_probability: float | None = None,
+    records: bool | None = None,
+) -> None:
+    """Changes how the running recorder samples; None: as it is. Counts go on, and stay unbiased: each sample has the weight of the rates that it
+    was drawn with. With a budget, less holds at once, and more is approached from second to second.
+
+    records: whether this process was chosen to record, with host_probability, by whoever calls; its weights are divided by that.
+    Errors: ArgumentError where it does not run or a rate is wrong, BusyError inside a callback."""
+    rates = (sampling_prob, duty_cycle, budget, burst_duty_cycle, host_probability)
+    for rate in rates:
+        if rate is not None and not rate >= 0:
+            from sealift.errors import ArgumentError
+
+            raise ArgumentError(f"rate {rate}; help: from 0 to 1")
+    _runtime.adjust_recorder(*(-1.0 if r is None else float(r) for r in rates), -1 if records is None else int(records))
+
+
+def rates() -> Rates:
+    state = _runtime.recorder_state()
+    return Rates(*state["rates"], state["records"])
 
 
 def step() -> None:
@@ -99,7 +140,7 @@ def snapshot() -> Snapshot:
         overflow=state["overflow"],
         dropped=state["dropped"],
         sampling=Sampling(state["probability"], state["duty_cycle"], state["overhead"]),
-        process=Process(os.getpid(), socket.gethostname(), _start_id(os.getpid())),
+        process=Process(os.getpid(), socket.gethostname(), start_id(os.getpid())),
         api_usage=_runtime.api_usage(),
         models=metadata.models(),
         model_events=metadata.model_events(),
@@ -108,7 +149,7 @@ def snapshot() -> Snapshot:
 
 
 @lru_cache(maxsize=1)
-def _start_id(pid: int) -> str:
+def start_id(pid: int) -> str:
     """Random for each process; a forked child has another pid, and so another id."""
     del pid
     return str(uuid.uuid4())

@@ -233,7 +233,9 @@ void test_budget() {
     const double seen = rate * schedule.duty_cycle();
     return Cost{seen * schedule.probability() * 250e-9, seen * 10e-9 + nodes * schedule.duty_cycle() * 200e-9, rate * schedule.burst_duty_cycle() * 250e-9};
   };
+  CHECK(schedule.period_ns() == FIRST_PERIOD_NS);
   for (int i = 0; i < 30; ++i) schedule.adapt(cost(300000, 100000));
+  CHECK(schedule.period_ns() == PERIOD_NS);
   CHECK(cost(300000, 100000).total() <= options.budget);
   CHECK(cost(300000, 100000).total() > options.budget / 4);
   for (int i = 0; i < 30; ++i) schedule.adapt(cost(1000, 0));
