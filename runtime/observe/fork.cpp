@@ -15,6 +15,7 @@ namespace {
 
 void before_fork() {
   control_mutex().lock();
+  let_sources_settle();
   lock_api_usage();
 }
 

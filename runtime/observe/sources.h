@@ -17,6 +17,9 @@ bool listen(int slot, const sealift_listen &how);
 void unlisten(int slot);
 bool attach_source(const sealift_event_source &source);  // it is told who listens already
 const sealift_event_source *attached_source();
+// Until threads have seen the last change: PyTorch takes a lock of its own at a thread's first operator after each, and a child that is forked
+// meanwhile would inherit it locked. At most 2 ms; a thread that runs its first operator just then can still be caught, as with any profiler.
+void let_sources_settle();
 
 // kernels.cpp: sealift's own kernels as a source.
 bool listen_to_kernels(int slot, const sealift_listen &how);

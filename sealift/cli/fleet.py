@@ -63,6 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--overhead", type=float, default=1.0, metavar="PERCENT", help="what recording may cost a process; agents are told (default 1)"
     )
+    serve.add_argument(
+        "--hosts",
+        type=float,
+        default=100.0,
+        metavar="PERCENT",
+        help="of the processes that record at a time, chosen at random anew every five minutes",
+    )
     serve.add_argument("--points-per-second", type=float, default=0, help="what the whole fleet may send; agents record less when it is more")
     serve.add_argument("--rules", type=Path, metavar="JSON", help="rules to watch (default: anything 10 %% slower that takes 1 %% of the time)")
     serve.add_argument("--webhook", default="", metavar="URL", help="told of each alarm of the default rule")
@@ -115,7 +122,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one = verb("trace", _trace, "Fetch a Chrome trace of a running process.")
     _connection(one)
     one.add_argument("--process", required=True, metavar="INSTANCE", help="as `sealift fleet processes` lists it; the beginning is enough")
-    one.add_argument("--seconds", type=float, default=5.0)
+    one.add_argument("--seconds", type=float, default=5.0, help="at most 60 (default 5)")
+    one.add_argument("--patience", type=float, default=60.0, metavar="SECONDS", help="for the process to ask for its orders (default 60)")
     one.add_argument("-o", "--output", type=Path, default=Path("trace.json"))
     one = verb("explain", _explain, "Print what an agent here would send, byte for byte readable, and what it never sends.")
     one.add_argument("--file", type=Path, help="an OTLP metrics or logs request to print instead, as a spool holds them")
@@ -195,6 +203,7 @@ def _serve(arguments: argparse.Namespace, output: Output) -> int:
     from sealift.fleet.collector.limits import Limits
     from sealift.fleet.collector.serve import Address, open_store, serve
     from sealift.fleet.control import Budget
+    from sealift.fleet.errors import QuestionError
     from sealift.fleet.rules import Rule, Watch, read_rules
 
     limits = Limits(
@@ -204,8 +213,10 @@ def _serve(arguments: argparse.Namespace, output: Output) -> int:
         read_tokens=tuple(map(_secret, arguments.read_token)),
     )
     rules = read_rules(arguments.rules) if arguments.rules else (Rule(webhook=arguments.webhook),)
+    if not 0 < arguments.hosts <= 100 or not 0 < arguments.overhead < 100:
+        raise QuestionError("--hosts and --overhead are percentages above 0; help: --hosts 10 --overhead 0.5")
     store = open_store(arguments.store, _retention(arguments), arguments.threads)
-    budget = Budget(overhead=arguments.overhead / 100, points_per_s=arguments.points_per_second)
+    budget = Budget(overhead=arguments.overhead / 100, points_per_s=arguments.points_per_second, hosts=arguments.hosts / 100)
     collector = Collector(store, limits, budget, Watch(rules))
     address = Address(arguments.host, arguments.port, arguments.tls_certificate, arguments.tls_key, arguments.tls_client_authority)
 
@@ -296,7 +307,7 @@ def _trace(arguments: argparse.Namespace, output: Output) -> int:
     if len(found) != 1:
         raise QuestionError(f"{len(found)} processes begin with {arguments.process!r}; help: `sealift fleet processes` lists them")
     with output.progress(f"recording {arguments.seconds:g} s"):
-        data = fleet.trace(found[0], arguments.seconds)
+        data = fleet.trace(found[0], arguments.seconds, arguments.patience)
     arguments.output.write_bytes(data)
     output.result(
         {"path": str(arguments.output), "bytes": len(data)},

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import http.client
+import io
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,20 +32,26 @@ from sealift.fleet.otlp import encode
 from sealift.fleet.spool import Spool, Spooled
 
 if TYPE_CHECKING:
+    from sealift.observe.recorder import Rates
     from sealift.observe.sinks.exporter import Exporter
     from sealift.observe.snapshot import Series, Snapshot
 
 _LOG = logging.getLogger(__name__)
 _TOGETHER_BYTES = 1 << 20  # spooled requests are joined up to this size
 _FAR_APART_S = 60.0  # the longest pause between two tries
+_TRACE_TIMEOUT_S = 60.0
+_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What the collector asks of this process."""
+    """What the collector asks of this process. It may only ask for less than the process was started with."""
 
-    duty: float = 1.0
+    duty: float = 1.0  # times the share of windows that it was started with
     probability: float = 0.0  # 0: as it was started
+    budget: float = 0.0  # 0: as it was started
+    hosts: float = 1.0  # the share of processes that record now
+    records: bool = True  # whether this is one of them
     trace: str = ""
     trace_seconds: float = 0.0
 
@@ -203,14 +210,16 @@ class FleetSink:
                 mine = mine[len(taken) :]
         return True
 
-    def _send(self, path: str, body: bytes) -> int:
+    def _send(self, path: str, body: bytes, timeout_s: float = 0.0, more: Mapping[str, str] | None = None) -> int:
         host, port = self._url.hostname or "", self._url.port
+        timeout_s = timeout_s or self._timeout_s
         if self._url.scheme == "https":
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=self._context)
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._context)
         else:
-            connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+            connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
         try:
-            connection.request("POST", self._url.path.rstrip("/") + path, gzip.compress(body, 1), self._headers)
+            data = body if body[:2] == _GZIP else gzip.compress(body, 1)
+            connection.request("POST", self._url.path.rstrip("/") + path, data, {**self._headers, **(more or {})})
             answer = connection.getresponse()
             answer.read(1 << 16)
             if answer.status == 200:
@@ -229,20 +238,32 @@ class FleetSink:
             orders = Orders(
                 min(max(float(found.get("duty", 1.0)), 0.0), 1.0),
                 min(max(float(found.get("probability", 0.0)), 0.0), 1.0),
+                min(max(float(found.get("budget", 0.0)), 0.0), 0.99),
+                min(max(float(found.get("hosts", 1.0)), 1e-6), 1.0),
+                bool(found.get("records", 1)),
                 str(found.get("trace", "")),
                 min(float(found.get("trace_seconds", 0.0)), 60.0),
             )
         except (ValueError, TypeError, AttributeError):
             return
         if self._on_orders is not None:
-            self._on_orders(orders)
+            try:
+                self._on_orders(orders)
+            except Exception:  # of the recorder: it stays as it is
+                _LOG.warning("the collector's orders cannot be followed", exc_info=True)
         if orders.trace and self._record_trace is not None and orders.trace != self._tracing:
             self._tracing = orders.trace
             threading.Thread(target=self._trace, args=(orders, self._record_trace), name="sealift-sink-trace", daemon=True).start()
 
     def _trace(self, orders: Orders, record: Callable[[float], bytes]) -> None:
-        with contextlib.suppress(Exception):
-            self._send(f"/v1/sealift/trace/{urllib.parse.quote(orders.trace, safe='')}", record(orders.trace_seconds))
+        path = f"/v1/sealift/trace/{urllib.parse.quote(orders.trace, safe='')}"
+        try:
+            status = self._send(path, record(orders.trace_seconds), _TRACE_TIMEOUT_S)
+            error = "" if status == 204 else "it is larger than the collector takes" if status == 413 else f"sending it failed ({status})"
+        except Exception as failure:
+            error = str(failure)
+        if error:
+            self._send(path, b"-", 0, {"Sealift-Trace-Error": error.encode("ascii", "replace").decode().replace("\n", " ")[:500]})
 
 
 def encoded(delta: Snapshot, resource: Mapping[str, encode.Value], number: Callable[[], int]) -> list[tuple[str, bytes]]:
@@ -295,12 +316,55 @@ def _read(path: Path) -> bytes:
     return b""
 
 
+class Follower:
+    """Hands the collector's orders to the recorder. What the process was started with is the most that it does."""
+
+    def __init__(self) -> None:
+        self._own: Rates | None = None
+        self._followed: Orders | None = None
+
+    def __call__(self, orders: Orders) -> None:
+        from sealift.observe import adjust, is_running, rates
+
+        orders = replace(orders, trace="", trace_seconds=0.0)
+        if not is_running() or orders == self._followed:
+            return
+        if self._own is None:
+            self._own = rates()
+        own = self._own
+        adjust(
+            sampling_prob=min(own.sampling_prob, orders.probability or 1.0),
+            duty_cycle=max(own.duty_cycle * orders.duty, 1e-6),
+            budget=min(own.budget or 1.0, orders.budget) if orders.budget else own.budget,
+            burst_duty_cycle=own.burst_duty_cycle * orders.duty,
+            host_probability=own.host_probability * orders.hosts,
+            records=own.records and orders.records,
+        )
+        self._followed = orders
+
+
+def record_trace(seconds: float) -> bytes:
+    """A Chrome trace of this process, compressed. Errors: as sealift.observe.trace's."""
+    from sealift.observe.trace import write_trace
+
+    compressed = io.BytesIO()
+    with gzip.GzipFile(fileobj=compressed, mode="wb", compresslevel=1) as file:
+        write_trace(file, seconds)
+    return compressed.getvalue()
+
+
+def sink_factory(endpoint: str = "", **options: Any) -> Callable[[], FleetSink]:
+    """Makes agents that follow the collector's orders and record traces for it; those of a process and of its forked children alike."""
+    hooks: dict[str, Any] = {"on_orders": Follower(), "record_trace": record_trace}
+    return lambda: FleetSink(endpoint, **(hooks | options))
+
+
 def report(endpoint: str = "", *, interval_s: float = 10.0, **options: Any) -> Exporter:
-    """Starts the recorder, if it does not run yet, and reports to the collector until the process ends or the result is closed.
-    `options`: FleetSink's."""
+    """Starts the recorder, if it does not run yet, and reports to the collector until the process ends or the result is closed. The collector may
+    lower what recording costs, and ask for traces. `options`: FleetSink's."""
     from sealift.observe import is_running, snapshot, start
     from sealift.observe.sinks.exporter import Exporter
 
     if not is_running():
         start()
-    return Exporter(snapshot, {"fleet": lambda: FleetSink(endpoint, **options)}, interval_s).start()
+    return Exporter(snapshot, {"fleet": sink_factory(endpoint, **options)}, interval_s).start()

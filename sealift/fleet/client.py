@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import ssl
 import time
@@ -96,16 +97,29 @@ class Fleet:
         return found
 
     def trace(self, instance: str, seconds: float = 5.0, patience_s: float = 60.0) -> bytes:
-        """A Chrome trace (JSON) of the running process, recorded now."""
+        """A Chrome trace (JSON) of the running process, recorded from when it asks for orders, which it does with each report.
+
+        `patience_s`: how long to wait for that, and again for the trace itself. Errors: QuestionError where the process is gone for long,
+        UnreachableError where it does not answer."""
         asked = json.loads(self._send("POST", "/api/v1/trace", json.dumps({"instance": instance, "seconds": seconds}).encode()))["id"]
-        end = time.monotonic() + seconds + patience_s
-        while time.monotonic() < end:
-            found = self._send("GET", f"/api/v1/trace/{asked}")
-            if found != b"not yet\n":
-                return found
-            time.sleep(0.5)
+        end, was_told = time.monotonic() + patience_s, False
+        while True:
+            status, body = self._open("GET", f"/api/v1/trace/{asked}")
+            if status == 200:
+                return body
+            state = json.loads(body)
+            if state["state"] == "recording" and not was_told:
+                was_told, end = True, time.monotonic() + seconds + patience_s
+            if time.monotonic() > end:
+                break
+            time.sleep(0.25)
+        silent = (
+            "it has not reported since the collector started" if state["silent_s"] is None else f"its last report was {state['silent_s']:.0f} s ago"
+        )
+        did = "was told to record, and has sent no trace" if was_told else "has not asked for its orders"
         raise UnreachableError(
-            f"no trace from {instance} within {seconds + patience_s:g} s; help: does the process still run, with sealift's fleet agent?"
+            f"process {instance} {did} within {patience_s + (seconds if was_told else 0):g} s; {silent}; help: does it still run, and does it report "
+            "by sealift's own agent (`sealift.fleet.agent.report`)?"
         )
 
     def ask(
@@ -130,14 +144,17 @@ class Fleet:
         return pa.ipc.open_stream(body).read_all()
 
     def _send(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        headers = {"Content-Type": "application/json"} if body else {}
+        return self._open(method, path, body)[1]
+
+    def _open(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        headers = {"Accept-Encoding": "gzip"} | ({"Content-Type": "application/json"} if body else {})
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         request = urllib.request.Request(self.url + path, body, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout_s, context=self._context) as answer:
                 found: bytes = answer.read()
-                return found
+                return answer.status, gzip.decompress(found) if answer.headers.get("Content-Encoding") == "gzip" else found
         except urllib.error.HTTPError as error:
             text = error.read().decode(errors="replace").strip()
             if error.code == 400:

@@ -1,12 +1,15 @@
-"""How the fleet's overhead is held: the answer to each batch tells its agent in which share of windows to record, and which share of calls.
+"""How the fleet's overhead is held: the answer to each batch tells its agent how much to record.
 
-The header `Sealift-Control: {"duty": 0.1, "probability": 0.01}` comes with every answer to /v1/metrics. The agent draws its windows at random with
-probability `duty` and weighs what it records by 1 / (duty * probability); the weights reach the store as count and samples. A relay between
-drops the header, and the agent stays with what it was started with."""
+The header `Sealift-Control: {"budget": 0.01, "duty": 0.5, "hosts": 0.1, "records": 1}` comes with every answer to /v1/metrics. `budget` is the share
+of its time that the process may spend, which its recorder holds by itself; `duty` scales the share of windows where that is not enough (the fleet
+sends too much, or a process measures more than it may). `hosts`: this share of the processes records at any time, chosen at random anew for each
+epoch, and `records` says whether this one is chosen. Each sample is weighed by 1 / (probability * duty * hosts); the weights reach the store as
+count and samples. A relay between drops the header, and the agent stays with what it was started with."""
 
 from __future__ import annotations
 
 import json
+import random
 import secrets
 import threading
 import time
@@ -16,23 +19,30 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True)
 class Budget:
-    """`overhead`: share of a process's time that recording may take. `points_per_s`: what the whole fleet may send; 0: no limit."""
+    """`overhead`: share of a process's time that recording may take. `points_per_s`: what the whole fleet may send; 0: no limit. `hosts`: share
+    of the processes that record at a time. `probability`: of a call in a window, at most; 0: as the process was started."""
 
     overhead: float = 0.01
     points_per_s: float = 0.0
-    probability: float = 0.01
+    probability: float = 0.0
     duty_min: float = 0.001
+    hosts: float = 1.0
+    epoch_s: float = 300.0  # how long a choice of processes holds
 
 
 @dataclass(frozen=True)
 class Orders:
     duty: float
-    probability: float
+    probability: float = 0.0
+    budget: float = 0.0
+    hosts: float = 1.0
+    records: bool = True
     trace: str = ""  # a trace asked for: its number
     trace_seconds: float = 0.0
 
     def header(self) -> str:
-        return json.dumps({k: v for k, v in asdict(self).items() if v}, separators=(",", ":"))
+        said = {k: int(v) if isinstance(v, bool) else v for k, v in asdict(self).items() if v or k == "records"}
+        return json.dumps(said, separators=(",", ":"))
 
 
 @dataclass
@@ -41,13 +51,18 @@ class Trace:
     instance: str
     seconds: float
     asked: float
-    data: bytes = b""
+    ordered: float | None = None  # when the process was told
+    data: bytes = b""  # as it was delivered
+    is_gzip: bool = False
+    error: str = ""  # why the process has none
 
 
 @dataclass
 class _Agent:
     duty: float = 1.0
     heard: float = 0.0
+    epoch: int = -1
+    records: bool = True
 
 
 @dataclass
@@ -55,7 +70,9 @@ class Controller:
     budget: Budget = field(default_factory=Budget)
     clock: Callable[[], float] = time.monotonic
     trace_limit: int = 8  # traces kept in memory, and
-    trace_bytes: int = 64 << 20  # the largest
+    trace_bytes: int = 64 << 20  # the largest, compressed
+    gone_s: float = 120.0  # a process that reported nothing for so long is taken for gone
+    chance: Callable[[], float] = random.SystemRandom().random
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,8 +95,27 @@ class Controller:
                 agent.duty = min(1.0, max(self.budget.duty_min, (agent.duty + wanted) / 2))
             self._count(points, now)
             duty = max(self.budget.duty_min, agent.duty * self._scale)
-            trace = next((t for t in self._traces.values() if t.instance == instance and not t.data), None)
-            return Orders(round(duty, 6), self.budget.probability, trace.id if trace else "", trace.seconds if trace else 0.0)
+            epoch = int(now // self.budget.epoch_s)
+            if agent.epoch != epoch:
+                agent.epoch, agent.records = epoch, self.chance() < self.budget.hosts
+            trace = next((t for t in self._traces.values() if t.instance == instance and not t.data and not t.error), None)
+            if trace and trace.ordered is None:
+                trace.ordered = now
+            return Orders(
+                round(duty, 6),
+                self.budget.probability,
+                self.budget.overhead,
+                self.budget.hosts,
+                agent.records,
+                trace.id if trace else "",
+                trace.seconds if trace else 0.0,
+            )
+
+    def silent_s(self, instance: str) -> float | None:
+        """Since the process's last report; None: none since the collector started."""
+        with self._lock:
+            agent = self._agents.get(instance)
+            return None if agent is None else self.clock() - agent.heard
 
     def _count(self, points: int, now: float) -> None:
         """An average rate over about ten seconds, and the scale that brings it to the budget."""
@@ -103,10 +139,10 @@ class Controller:
         with self._lock:
             return self._traces.get(id)
 
-    def deliver_trace(self, id: str, data: bytes) -> bool:
+    def deliver_trace(self, id: str, data: bytes, is_gzip: bool = False, error: str = "") -> bool:
         with self._lock:
             trace = self._traces.get(id)
             if trace is None or len(data) > self.trace_bytes:
                 return False
-            trace.data = data
+            trace.data, trace.is_gzip, trace.error = data, is_gzip, error
             return True

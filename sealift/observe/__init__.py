@@ -27,9 +27,9 @@ from sealift.observe.trace import Traced, trace
 from sealift.observe.usage import api_usage, log_api_usage_once, set_api_usage_handler
 
 __all__ = [
-    "SCOPES", "BridgeBuildError", "BridgeError", "Event", "FileSaved", "Handle", "Histogram", "ModelEvent", "ModelInfo", "Process", "Record",
-    "Rates", "Sampling", "Series", "Snapshot", "TensorMeta", "Thread", "ThreadPoolExecutor", "Traced", "add_global_callback",
-    "add_thread_local_callback", "adjust", "api_usage", "carry", "current_info", "debug_info", "describe_model", "disabled", "enable", "install_torch",
-    "is_running", "log_api_usage_once", "model_events", "rates", "read_metadata", "set_api_usage_handler", "set_metadata_hook", "snapshot", "start",
-    "step", "stop", "torch_is_observed", "trace",
+    "SCOPES", "BridgeBuildError", "BridgeError", "Event", "FileSaved", "Handle", "Histogram", "ModelEvent", "ModelInfo", "Process", "Rates", "Record",
+    "Sampling", "Series", "Snapshot", "TensorMeta", "Thread", "ThreadPoolExecutor", "Traced", "add_global_callback",
+    "add_thread_local_callback", "adjust", "api_usage", "carry", "current_info", "debug_info", "describe_model", "disabled", "enable",
+    "install_torch", "is_running", "log_api_usage_once", "model_events", "rates", "read_metadata", "set_api_usage_handler", "set_metadata_hook",
+    "snapshot", "start", "step", "stop", "torch_is_observed", "trace",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -141,3 +142,12 @@ class _TorchLoader(importlib.abc.Loader):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
+
+
+def _renew_lock() -> None:
+    """In a forked child: whoever held it stayed with the parent."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)

@@ -199,3 +199,12 @@ def _set_export_hook(library: ctypes.CDLL) -> None:
     library.sealift_torch_bridge_set_export_hook.argtypes = [_EXPORT_HOOK, ctypes.c_void_p]
     library.sealift_torch_bridge_set_export_hook(_native_export_hook, None)
     atexit.register(lambda: library.sealift_torch_bridge_set_export_hook(_EXPORT_HOOK(), None))
+
+
+def _renew_lock() -> None:
+    """In a forked child: whoever held it stayed with the parent."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)

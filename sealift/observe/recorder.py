@@ -88,18 +88,20 @@ def adjust(
 
     records: whether this process was chosen to record, with host_probability, by whoever calls; its weights are divided by that.
     Errors: ArgumentError where it does not run or a rate is wrong, BusyError inside a callback."""
-    rates = (sampling_prob, duty_cycle, budget, burst_duty_cycle, host_probability)
-    for rate in rates:
+    given = []
+    for rate in (sampling_prob, duty_cycle, budget, burst_duty_cycle, host_probability):
         if rate is not None and not rate >= 0:
             from sealift.errors import ArgumentError
 
             raise ArgumentError(f"rate {rate}; help: from 0 to 1")
-    _runtime.adjust_recorder(*(-1.0 if r is None else float(r) for r in rates), -1 if records is None else int(records))
+        given.append(-1.0 if rate is None else float(rate))
+    _runtime.adjust_recorder(given[0], given[1], given[2], given[3], given[4], -1 if records is None else int(records))
 
 
 def rates() -> Rates:
     state = _runtime.recorder_state()
-    return Rates(*state["rates"], state["records"])
+    probability, duty_cycle, budget, bursts, hosts = state["rates"]
+    return Rates(probability, duty_cycle, budget, bursts, hosts, state["records"])
 
 
 def step() -> None:

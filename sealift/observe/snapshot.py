@@ -298,9 +298,14 @@ class Snapshot:
             return self
         before = {s.key: s for s in earlier.series}
         changes = (s.minus(before[s.key]) if s.key in before else s for s in self.series)
+        spent_ns = self.sampling.overhead * (self.end_unix_ns - self.start_unix_ns) - earlier.sampling.overhead * (
+            earlier.end_unix_ns - earlier.start_unix_ns
+        )
+        passed_ns = self.end_unix_ns - earlier.end_unix_ns
         return replace(
             self,
             start_unix_ns=earlier.end_unix_ns,
+            sampling=replace(self.sampling, overhead=max(0.0, spent_ns / passed_ns) if passed_ns > 0 else self.sampling.overhead),
             series=tuple(s for s in changes if s.samples),
             overflow=self.overflow - earlier.overflow,
             dropped=self.dropped - earlier.dropped,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 
@@ -43,6 +44,14 @@ class _Delivery:
 
 
 _delivery = _Delivery()
+
+
+def _renew_lock() -> None:
+    """In a forked child: whoever held it stayed with the parent."""
+    _delivery.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def set_api_usage_handler(handler: Callable[[str], None] | None) -> None:

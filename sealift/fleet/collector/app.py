@@ -313,20 +313,34 @@ async def _trace_asked(collector: Collector, request: Request) -> Response:
     known = await anyio.to_thread.run_sync(lambda: set(collector.store.processes().column("instance").to_pylist()))
     if instance not in known:
         raise QuestionError(f"no process {instance!r}; help: `sealift fleet processes` lists them")
+    silent_s = collector.controller.silent_s(instance)
+    if silent_s is not None and silent_s > collector.controller.gone_s:
+        raise QuestionError(
+            f"process {instance!r} last reported {silent_s:.0f} s ago; help: it is gone, `sealift fleet processes` says which are not"
+        )
     return Response(json.dumps({"id": collector.controller.ask_trace(instance, seconds).id}), 202, media_type="application/json")
 
 
 async def _trace_arrives(collector: Collector, request: Request) -> Response:
     data = await _body(request, collector.controller.trace_bytes)
-    if request.headers.get("content-encoding", "") == "gzip":
-        data = await anyio.to_thread.run_sync(lambda: inflate(data, "gzip", collector.controller.trace_bytes))
-    return Response(status_code=204 if collector.controller.deliver_trace(request.path_params["id"], data) else 404)
+    is_gzip = request.headers.get("content-encoding", "") == "gzip"
+    error = request.headers.get("sealift-trace-error", "")
+    return Response(status_code=204 if collector.controller.deliver_trace(request.path_params["id"], data, is_gzip, error) else 404)
 
 
 async def _trace_fetched(collector: Collector, request: Request) -> Response:
     trace = collector.controller.trace(request.path_params["id"])
     if trace is None:
         return PlainTextResponse("no such trace\n", 404)
+    if trace.error:
+        return PlainTextResponse(f"the process has no trace: {trace.error}\n", 410)
     if not trace.data:
-        return PlainTextResponse("not yet\n", 202, {"Retry-After": "1"})
-    return Response(trace.data, 200, {"Content-Disposition": f'attachment; filename="{trace.id}.json"'}, "application/json")
+        silent_s = collector.controller.silent_s(trace.instance)
+        state = {"state": "asked" if trace.ordered is None else "recording", "silent_s": silent_s}
+        return Response(json.dumps(state), 202, {"Retry-After": "1"}, "application/json")
+    headers, data = {"Content-Disposition": f'attachment; filename="{trace.id}.json"'}, trace.data
+    if trace.is_gzip and "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+    elif trace.is_gzip:
+        data = await anyio.to_thread.run_sync(lambda: inflate(data, "gzip", 1 << 30))
+    return Response(data, 200, headers, "application/json")

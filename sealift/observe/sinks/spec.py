@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 
 from sealift.observe.sinks.sink import Sink, SinkFactory, SinkSpecError
@@ -13,6 +14,7 @@ FORMS = {
     "prometheus:[HOST:]PORT": "a text endpoint to scrape, /metrics (HOST: 127.0.0.1)",
     "otlp[:URL]": "OTLP over HTTP to URL/v1/metrics and /v1/logs (without URL: OTEL_EXPORTER_OTLP_ENDPOINT)",
     "parquet:DIRECTORY": "one Parquet file for each interval",
+    "fleet[:URL]": "sealift's collector: OTLP through a spool on disk; it may lower what recording costs, and ask for traces",
 }
 
 
@@ -71,6 +73,14 @@ def _parquet(argument: str) -> SinkFactory:
     return lambda: ParquetSink(argument)
 
 
+def _fleet(argument: str) -> SinkFactory:
+    """The agent is the fleet's, which stands above this package."""
+    if argument and not argument.startswith(("http://", "https://")):
+        raise SinkSpecError(f"fleet:{argument}: no URL; help: fleet:http://localhost:4318")
+    factory: SinkFactory = importlib.import_module("sealift.fleet.agent").sink_factory(argument)
+    return factory
+
+
 _MAKERS: dict[str, Callable[[str], Callable[[], Sink]]] = {
     "table": _table,
     "json": _json,
@@ -78,5 +88,6 @@ _MAKERS: dict[str, Callable[[str], Callable[[], Sink]]] = {
     "prometheus": _prometheus,
     "otlp": _otlp,
     "parquet": _parquet,
+    "fleet": _fleet,
 }
 _NEED_ARGUMENT = ("json", "chrome", "prometheus", "parquet")

@@ -32,7 +32,18 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
-    "spec", ["table", "json:a.jsonl", "chrome:t.json", "prometheus:9464", "prometheus:0.0.0.0:1", "otlp", "otlp:http://h:4318", "parquet:d"]
+    "spec",
+    [
+        "table",
+        "json:a.jsonl",
+        "chrome:t.json",
+        "prometheus:9464",
+        "prometheus:0.0.0.0:1",
+        "otlp",
+        "otlp:http://h:4318",
+        "parquet:d",
+        "fleet:http://h:4318",
+    ],
 )
 def test_specs(spec: str) -> None:
     name, make = parse_sink(spec)
@@ -41,7 +52,21 @@ def test_specs(spec: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "xml:a", "json", "json:", "chrome", "parquet", "prometheus", "prometheus:x", "prometheus:70000", "otlp:localhost", "table:x"]
+    "spec",
+    [
+        "",
+        "xml:a",
+        "json",
+        "json:",
+        "chrome",
+        "parquet",
+        "prometheus",
+        "prometheus:x",
+        "prometheus:70000",
+        "otlp:localhost",
+        "fleet:localhost",
+        "table:x",
+    ],
 )
 def test_wrong_specs_say_the_way_out(spec: str) -> None:
     with pytest.raises(SinkSpecError, match="help: ") as caught:
