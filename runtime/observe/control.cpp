@@ -185,10 +185,9 @@ void reset_meter(Control &c) {
 
 void follow_schedule(Control &c) {
   const Schedule &schedule = *c.schedule;
-  if (c.records && c.options.every == SEALIFT_EVERY_OPERATOR && !schedule.has_windows()) {
-    end_window(c);
-    start_window(c, schedule.probability(), schedule.weight(), SEALIFT_SAMPLE_COUNT);
-  }
+  if (!c.records || c.options.every != SEALIFT_EVERY_OPERATOR) return;
+  end_window(c);  // also where windows begin instead of one that lasts
+  if (!schedule.has_windows()) start_window(c, schedule.probability(), schedule.weight(), SEALIFT_SAMPLE_COUNT);
 }
 
 // Sleeps until then. False: the recorder stopped, or its rates changed.

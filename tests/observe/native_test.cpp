@@ -224,6 +224,57 @@ void test_weights_are_exact() {
   }
 }
 
+// Rates that change in the middle of periods, at moments that know nothing of the windows: what is recorded, times its weight, stays the truth.
+void test_changed_rates_are_unbiased() {
+  sealift_recorder_options options;
+  sealift_recorder_options_init(&options);
+  options.budget = 0;
+  Schedule schedule(options);
+  Random random;
+  double estimate = 0, moments = 0, variance = 0;
+  for (int i = 0; i < 200000; ++i) {
+    options.sampling_probability = 0.05 + 0.95 * random.uniform();
+    options.duty_cycle = 0.05 + 0.95 * random.uniform();
+    options.host_probability = i % 2 == 0 ? 1 : 0.3 + 0.7 * random.uniform();
+    schedule.change(options);
+    CHECK(schedule.probability() <= 1 + 1e-12 && schedule.duty_cycle() <= 1);
+    const bool is_chosen = random.uniform() < options.host_probability;
+    const Period period = schedule.draw(random);
+    const double cut = random.uniform() * PERIOD_NS;  // the next change
+    for (int m = 0; m < 10; ++m) {
+      const double at = (m + 0.5) / 10 * PERIOD_NS;
+      if (at > cut) break;
+      ++moments;
+      bool inside = false;
+      for (const Span &span : period.window) inside = inside || (at >= span.begin && at < span.end);
+      if (schedule.duty_cycle() >= 1) inside = true;
+      const auto weight = static_cast<double>(schedule.weight());
+      if (is_chosen && inside) estimate += weight * schedule.probability();
+      variance += 10 * weight;  // ten moments of a window come together
+    }
+  }
+  CHECK(fabs(estimate - moments) < 5 * sqrt(variance));
+}
+
+// Bursts cost what all operators would, times their share: they are held to theirs from the first full period on.
+void test_bursts_are_held_to_their_part_of_the_budget() {
+  sealift_recorder_options options;
+  sealift_recorder_options_init(&options);
+  Schedule schedule(options);
+  Random random;
+  double spent = 0, passed = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Period period = schedule.draw(random);
+    const double seconds = schedule.period_ns() * 1e-9, rate = 400000, ns = 1000;
+    const double burst = (period.burst.end - period.burst.begin) / schedule.period_ns();
+    const Cost cost{rate * ns * 1e-9 * schedule.probability() * schedule.duty_cycle(), 0, rate * ns * 1e-9 * burst};
+    spent += cost.total() * seconds;
+    passed += seconds;
+    schedule.adapt(cost);
+  }
+  CHECK(spent / passed < options.budget);
+}
+
 // A program that costs so and so much at each setting: the budget is kept within a few periods, and given back when the load falls.
 void test_budget() {
   sealift_recorder_options options;
@@ -249,6 +300,8 @@ int main() {
   test_weights_are_exact();
   test_windows_cover_each_moment_alike();
   test_budget();
+  test_changed_rates_are_unbiased();
+  test_bursts_are_held_to_their_part_of_the_budget();
   test_a_day();
   test_ever_new_names();
   test_fork_storm();
