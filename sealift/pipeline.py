@@ -84,8 +84,10 @@ def compile(
 
     Errors: CompileError, which names every missing operator with your lines; nothing is left half-written.
     """
+    from sealift._runtime import log_api_usage_once
     from sealift.frontend import export_module, from_export
 
+    log_api_usage_once("sealift.compile")
     warn_of_unknown_names(os.environ)
     debug = read_debug(os.environ)
     options = with_debug(options if options is not None else Options(), debug)

@@ -61,6 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "share of the time in which all operators are recorded besides, for self times and traces (default: 0.1)"
     parser.add_argument("--bursts", default=0.1, help=text, **share)
     parser.add_argument("--shapes", action="store_true", help="tell calls with other input shapes apart")
+    parser.add_argument(
+        "--label", action="append", default=[], metavar="KEY", help="of the debug info: tells series apart besides model_id; may repeat"
+    )
     parser.add_argument("--sink", action="append", default=[], metavar="SINK", help=f"where profiles go besides the table, any number. {sinks}")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="write profile.jsonl, summary.json, flame.html and, with bursts, trace.json there")
     parser.add_argument(
@@ -93,7 +96,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     with tempfile.TemporaryDirectory(prefix="sealift-profile-") as folder:
         words = f"every={arguments.every},sampling={arguments.sampling},duty_cycle={arguments.duty_cycle},budget={arguments.budget}"
         words += f",bursts={arguments.bursts},shapes={int(arguments.shapes)},interval={_REPORT_S}"
-        settings = replace(Settings.parse(words), sinks=(f"json:{folder}/{{id}}.jsonl",))
+        settings = replace(Settings.parse(words), labels=tuple(arguments.label), sinks=(f"json:{folder}/{{id}}.jsonl",))
         exporter = Exporter(None, sinks).start()
         spool, total = _Spool(Path(folder)), _Total()
         environ = {**os.environ, "SEALIFT_OBSERVE": str(settings)}

@@ -51,7 +51,9 @@ def start(environ: Mapping[str, str]) -> Exporter | None:
 def recorder_options(settings: Settings) -> dict[str, Any]:
     """observe.start's arguments."""
     named = {"sampling_prob": settings.sampling, "duty_cycle": settings.duty_cycle, "budget": settings.budget, "burst_duty_cycle": settings.bursts}
-    return {"every": settings.every, "needs_inputs": settings.shapes} | {name: value for name, value in named.items() if value is not None}
+    return {"every": settings.every, "needs_inputs": settings.shapes, "labels": settings.labels} | {
+        name: value for name, value in named.items() if value is not None
+    }
 
 
 def _of_one_process(spec: str) -> str:

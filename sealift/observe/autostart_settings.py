@@ -23,6 +23,7 @@ class Settings:
     budget: float | None = None  # share of the running time that recording may cost; 0: no limit
     bursts: float | None = None  # with every=operator: share of the time in which all operators are recorded besides, for self times and traces
     shapes: bool = False  # tell calls with other input shapes apart
+    labels: tuple[str, ...] = ()  # keys of the debug info that tell series apart
     interval_s: float = 10.0
     sinks: tuple[str, ...] = ("table",)
 
@@ -49,7 +50,7 @@ class Settings:
         for name, (field, _) in _READERS.items():
             value = getattr(self, field)
             if value != next(f.default for f in fields(self) if f.name == field):
-                words.append(f"{name}={int(value) if isinstance(value, bool) else value}")
+                words.append(f"{name}={'+'.join(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value}")
         return ",".join([*words, *(f"sink={s.replace(',', '%2C')}" for s in self.sinks)])
 
     def factories(self) -> dict[str, SinkFactory]:
@@ -90,6 +91,13 @@ def _flag(name: str, text: str) -> bool:
     return text == "1"
 
 
+def _labels(name: str, text: str) -> tuple[str, ...]:
+    labels = tuple(filter(None, text.split("+")))
+    if not labels:
+        raise SinkSpecError(f"{name}={text!r} names none; help: {name}=tenant+phase")
+    return labels
+
+
 _READERS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "every": ("every", _every),
     "sampling": ("sampling", _fraction),
@@ -97,6 +105,7 @@ _READERS: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "budget": ("budget", _fraction),
     "bursts": ("bursts", _fraction),
     "shapes": ("shapes", _flag),
+    "labels": ("labels", _labels),
     "interval": ("interval_s", _seconds),
 }
 HELP = f"1, or {', '.join(f'{name}=...' for name in _READERS)}, sink=SINK, joined by commas; sinks are {', '.join(FORMS)}"

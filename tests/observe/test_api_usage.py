@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from sealift import observe
 
@@ -76,3 +77,17 @@ print(list(observe.api_usage()))
 def test_a_snapshot_has_them() -> None:
     observe.log_api_usage_once("tests.snapshot")
     assert observe.snapshot().api_usage["tests.snapshot"] > 0
+
+
+def test_sealifts_own_calls_log_keys_of_the_same_kind(run_python: Callable[..., str], tmp_path: Path) -> None:
+    out = run_python(f"""
+import torch, sealift
+from sealift import observe
+keys = []
+observe.set_api_usage_handler(keys.append)
+for _ in range(2):
+    sealift.compile(torch.nn.ReLU(), {str(tmp_path / "m.pt2")!r}, args=(torch.ones(3),))
+sealift.load({str(tmp_path / "m.pt2")!r})(torch.ones(3))
+print(*[k for k in keys if k.startswith("sealift.")])
+""")
+    assert out.split() == ["sealift.compile", "sealift.open", "sealift.context"]

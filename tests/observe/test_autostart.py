@@ -19,9 +19,9 @@ PTH = ROOT / "sealift/observe/sealift_observe.pth"
 
 def test_settings() -> None:
     assert Settings.parse("1") == Settings.parse("on") == Settings()
-    text = "every=burst,sampling=0.01,duty_cycle=0.5,budget=0.002,bursts=0.1,shapes=1,interval=2.5,sink=json:a%2Cb.jsonl,sink=otlp:http://h:4318"
+    text = "every=burst,sampling=0.01,duty_cycle=0.5,budget=0.002,bursts=0.1,shapes=1,labels=tenant+phase,interval=2.5,sink=json:a%2Cb.jsonl,sink=otlp:http://h:4318"
     parsed = Settings.parse(text)
-    assert parsed == Settings("burst", 0.01, 0.5, 0.002, 0.1, True, 2.5, ("json:a,b.jsonl", "otlp:http://h:4318"))
+    assert parsed == Settings("burst", 0.01, 0.5, 0.002, 0.1, True, ("tenant", "phase"), 2.5, ("json:a,b.jsonl", "otlp:http://h:4318"))
     assert str(parsed) == text
     assert Settings.parse(str(parsed)) == parsed
     assert list(parsed.factories()) == ["json:a,b.jsonl", "otlp:http://h:4318"]
@@ -40,6 +40,8 @@ def test_settings() -> None:
         "budget=-1",
         "every=day",
         "shapes=2",
+        "labels=",
+        "labels=+",
         "interval=0",
         "sink=xml",
         "sink=",

@@ -72,3 +72,28 @@ def test_the_workers_of_a_data_loader(tmp_path: Path) -> None:
     answer, snapshot = profiled("--bursts", "0", program)
     assert counts(snapshot)["aten::mul"] == 64 and counts(snapshot)["aten::cos"] == 8  # in two children; in the parent
     assert len(answer["processes"]) == 3
+
+
+STEPS = """
+import time, torch
+from sealift import observe
+x = torch.ones(8, 16)
+for i in range(40):
+    observe.step()
+    with observe.debug_info(tenant="even" if i % 2 == 0 else "odd"):
+        torch.nn.functional.layer_norm(x, (16,))
+observe.step()
+"""
+
+
+@pytest.mark.parametrize("every", ["operator", "burst", "step"])
+def test_what_is_drawn_at_random(tmp_path: Path, every: str) -> None:
+    """With everything drawn, each way counts the same calls, tells labels apart, and the ways that see whole stretches know self times."""
+    program = tmp_path / "program.py"
+    program.write_text(STEPS)
+    words = ["--every", every, "--sampling", "1", "--duty-cycle", "1", "--bursts", "0", "--label", "tenant"]
+    answer, snapshot = profiled(*words, program)
+    outer = [s for s in snapshot.series if s.operator == "aten::layer_norm"]
+    assert sorted((s.labels, s.count) for s in outer) == [((("tenant", "even"),), 20), ((("tenant", "odd"),), 20)]
+    assert all((s.self_ns is not None and 0 < s.self_ns < s.total_ns) == (every != "operator") for s in outer)
+    assert answer["exit_code"] == 0
