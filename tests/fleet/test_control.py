@@ -28,19 +28,22 @@ __all__ = ["bridge"]  # the fixture
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
-import json, os, sys, time
+import json, os, sys
 from pathlib import Path
+import torch
 from sealift import observe
 from sealift.fleet.agent import report
 url, spool, stop, start = sys.argv[1:5]
-library = observe.install_torch()
+torch.set_num_threads(1)
+x = torch.ones(128, 128)
 observe.start(**json.loads(start))
 exporter = report(url, interval_s=0.2, spool=Path(spool))
 calls = 0
 with observe.debug_info(model_id="m:7", request="r-1"):
     while not os.path.exists(stop):
-        library.sealift_torch_bridge_time_adds(1000)
-        calls += 1000
+        for _ in range(20):
+            torch.mm(x, x)
+        calls += 20
         rates = observe.rates()
         state = {"calls": calls, "budget": rates.budget, "duty_cycle": rates.duty_cycle, "hosts": rates.host_probability, "records": rates.records}
         with open(stop + ".state.part", "w") as file:
@@ -117,8 +120,8 @@ def collector(store: EmbeddedStore, serving: Callable[..., str], monkeypatch: py
     return start
 
 
-def adds(url: str) -> dict[str, Any]:
-    rows = connect(url).top(by="operator", start="-1h", where="operator=aten::add").to_pylist()
+def products(url: str) -> dict[str, Any]:
+    rows = connect(url).top(by="operator", start="-1h", where="operator=aten::mm").to_pylist()
     return dict(rows[0]) if rows else {"count": 0, "samples": 0}
 
 
@@ -127,21 +130,21 @@ Starting = Callable[..., Observed]
 
 
 def test_a_lower_budget_is_followed_and_totals_stay_unbiased(collector: Collecting, observed: Starting) -> None:
-    """Nothing but operators of a fraction of a microsecond, and no windows, so that the estimate's error is small."""
+    """Operators long enough that passing over them costs next to nothing: then there are no windows, and the estimate's error is small."""
     url, controller = collector(Budget(overhead=0.2))
     program = observed(url, duty_cycle=1, budget=0.05, burst_duty_cycle=0)
-    program.wait_for(lambda s: s["budget"] == 0.05 and s["calls"] > 0 and adds(url)["samples"] > 0)  # its own limit holds against a higher one
+    program.wait_for(lambda s: s["budget"] == 0.05 and s["calls"] > 0 and products(url)["samples"] > 0)  # its own limit holds against a higher one
     controller.budget = replace(controller.budget, overhead=0.004)
     before = program.wait_for(lambda s: s["budget"] == 0.004)
-    program.wait_for(lambda s: s["calls"] > before["calls"] + 500_000)
+    program.wait_for(lambda s: s["calls"] > before["calls"] + 5000)
     (process,) = connect(url).processes().to_pylist()
-    assert process["overhead"] < 0.02  # of the last reports: the recorder holds the lower budget
+    assert process["overhead"] < 0.012  # of the last reports: the recorder holds the lower budget
     controller.budget = replace(controller.budget, overhead=0.03)
     program.wait_for(lambda s: s["budget"] == 0.03)
     calls = program.end()
-    seen = adds(url)
-    assert seen["samples"] < calls / 5
-    assert seen["count"] == pytest.approx(calls, rel=0.25)
+    seen = products(url)
+    assert seen["samples"] < calls
+    assert seen["count"] == pytest.approx(calls, rel=0.2)
 
 
 def test_processes_are_chosen_at_random_and_stand_for_the_others(collector: Collecting, observed: Starting) -> None:
@@ -154,10 +157,10 @@ def test_processes_are_chosen_at_random_and_stand_for_the_others(collector: Coll
     state = second.wait_for(lambda s: s["hosts"] == 0.5 and not s["records"])
     time.sleep(0.1)
     first_calls, second_calls = first.end(), second.end()
-    hosts = {r["instance"]: r for r in connect(url).top(by="instance", start="-1h", where="operator=aten::add").to_pylist()}
+    hosts = {r["instance"]: r for r in connect(url).top(by="instance", start="-1h", where="operator=aten::mm").to_pylist()}
     assert len(hosts) == 2
     counts = sorted(r["count"] for r in hosts.values())
-    assert counts[0] <= state["calls"] + 1000 <= second_calls + 1000  # nothing after it was told
+    assert counts[0] <= state["calls"] + 20 <= second_calls + 20  # nothing after it was told
     assert counts[1] > 1.2 * first_calls  # each of its later samples counts for two
 
 
@@ -170,9 +173,9 @@ def test_a_trace_of_a_running_process(collector: Collecting, observed: Starting,
     command = ["fleet", "trace", "--url", url, "--process", process["instance"][:8], "--seconds", "0.3", "-o", str(path)]
     assert main(command, {}) == 0, capsys.readouterr()
     events = checked_trace(path.read_bytes())
-    assert len(events) > 100 and {e["name"] for e in events} >= {"aten::add"}
+    assert len(events) > 10 and {e["name"] for e in events} >= {"aten::mm"}
     assert {e["pid"] for e in events} == {program.process.pid}
-    assert all(e["args"] == {"model_id": "m:7", "request": "r-1"} for e in events if e["name"] == "aten::add")
+    assert all(e["args"] == {"model_id": "m:7", "request": "r-1"} for e in events if e["name"] == "aten::mm")
     calls = program.end()
     assert calls > 0
 
