@@ -1,24 +1,31 @@
 """The f32 convolution table: the distinct convolutions of ResNet-50 and MobileNetV2, ours against oneDNN's primitive and torch's frozen convolution.
 
-Batch 1, channels last, weights packed ahead, bias and ReLU fused. Each library runs in a process of its own, so that no thread pool spins while
-another works; rounds are interleaved and the median ratio is the figure to read. One thread is measured in CPU time, two by the wall clock.
+Batch 1, channels last, weights packed ahead, bias and ReLU fused. Each library runs in a process of its own and starts after a pause, because the
+other's idle workers spin for some milliseconds before they sleep; rounds are interleaved and the median ratio is the figure to read. One thread is
+measured in CPU time, two by the wall clock.
 
 oneDNN is the PyPI packages onednn-cpu-gomp and onednn-devel-cpu-gomp 2023.2, installed in this Python's prefix or below --onednn; without them its
 column is empty.
 
-    python benchmarks/conv_table.py [--rounds 7] [--threads 1,2] [--only 64x56x56] [--json]
+Rows and libraries are kept in --work until the kernels change, so a run can be interrupted, or cut short by --budget, and taken up again.
+
+    python benchmarks/conv_table.py [--rounds 7] [--threads 1,2] [--only 64x56x56] [--budget SECONDS] [--write docs/conv-table.md] [--json]
 """
 
 import argparse
 import ctypes
+import hashlib
 import json
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESNET50 = [  # in channels, in size, out channels, kernel, stride, groups
@@ -40,6 +47,8 @@ MOBILENET_V2 = [
 ISA_FLAGS = [["-march=x86-64"], ["-march=x86-64-v3"], ["-march=x86-64-v4", "-mprefer-vector-width=512"]]
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off"]
 SECONDS = 0.012  # a measurement's length, at least one call
+PAUSE_S = 0.02  # before a side starts
+GOAL = 0.9  # of oneDNN's speed
 
 
 class Shape(ctypes.Structure):
@@ -57,34 +66,21 @@ def best_isa() -> int:
     return 2 if {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} <= flags else 1 if {"avx2", "fma"} <= flags else 0
 
 
-def build_ours(isa: int, library: str) -> None:
+def build_ours(isa: int, library: pathlib.Path) -> None:
     sources = [ROOT / "benchmarks/conv_bench.cpp", *sorted((ROOT / "kernels/conv").glob("*.cpp")), ROOT / "kernels/gemm/gemm_f32.cpp"]
-    subprocess.run(
-        [
-            "g++",
-            *FLAGS,
-            "-fno-exceptions",
-            "-fno-rtti",
-            *ISA_FLAGS[isa],
-            f"-DSEALIFT_TARGET_ISA={isa}",
-            *map(str, sources),
-            "-o",
-            library,
-            "-lpthread",
-            "-lm",
-        ],
-        check=True,
-    )
+    flags = [*FLAGS, "-fno-exceptions", "-fno-rtti", *ISA_FLAGS[isa], f"-DSEALIFT_TARGET_ISA={isa}"]
+    part = library.with_suffix(".part")
+    subprocess.run(["g++", *flags, *map(str, sources), "-o", str(part), "-lpthread", "-lm"], check=True)
+    part.replace(library)
 
 
-def build_onednn(prefix: str, library: str) -> bool:
+def build_onednn(prefix: str, library: pathlib.Path) -> bool:
     if not pathlib.Path(prefix, "include/dnnl.hpp").exists():
         return False
-    source = str(ROOT / "benchmarks/conv_bench.cpp")
-    subprocess.run(
-        ["g++", *FLAGS, "-DBENCH_ONEDNN", f"-I{prefix}/include", source, "-o", library, f"-L{prefix}/lib", "-ldnnl", f"-Wl,-rpath,{prefix}/lib"],
-        check=True,
-    )
+    source, part = str(ROOT / "benchmarks/conv_bench.cpp"), library.with_suffix(".part")
+    paths = [f"-I{prefix}/include", f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib"]
+    subprocess.run(["g++", *FLAGS, "-DBENCH_ONEDNN", *paths, source, "-o", str(part), "-ldnnl"], check=True)
+    part.replace(library)
     return True
 
 
@@ -135,6 +131,8 @@ def serve(library: str, threads: int) -> None:
 
             run(1)
             repeats = max(1, int(SECONDS / max(min(run(1), run(1)), 1e-6)))
+        time.sleep(PAUSE_S)
+        run(1)
         seconds = run(repeats) / repeats
         print(json.dumps([seconds, float(keep[3].double().abs().mean())]), flush=True)
 
@@ -171,6 +169,71 @@ def measure(servers: dict[str, Server], model: str, row: tuple[int, ...], thread
     return result
 
 
+# ---- results that are kept -----------------------------------------------------------------------------------------------------------
+
+
+def digest_of(isa: int) -> str:
+    """Of all that a row depends on."""
+    sources = [*sorted((ROOT / "kernels").rglob("*.[ch]*")), ROOT / "benchmarks/conv_bench.cpp"]
+    return hashlib.sha256(b"".join(s.read_bytes() for s in sources) + json.dumps([isa, ISA_FLAGS, FLAGS]).encode()).hexdigest()
+
+
+def read_kept(path: pathlib.Path) -> dict[str, dict[str, Any]]:
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def write_kept(path: pathlib.Path, rows: dict[str, dict[str, Any]]) -> None:
+    path.with_suffix(".part").write_text(json.dumps(rows))
+    path.with_suffix(".part").replace(path)
+
+
+# ---- text ----------------------------------------------------------------------------------------------------------------------------
+
+
+def title(row: Sequence[int]) -> str:
+    in_c, size, out_c, kernel, stride, groups = row
+    return f"{size}^2 x {in_c}, {out_c}, {kernel}x{kernel}, {stride}" + (" dw" if groups > 1 else "")
+
+
+def as_line(r: dict[str, Any], peers: Sequence[str]) -> str:
+    columns = "".join(f" {r[f'{name}_us']:10.1f} {r[f'ratio_{name}']:6.2f}" for name in peers)
+    return f"{title(r['shape']):>30} {r['threads']:>2} {r['ours_us']:9.1f} {r['ours_gflops']:6.1f}{columns}{'' if r['agree'] else '  OUTPUTS DIFFER'}"
+
+
+def machine() -> str:
+    names = [line.partition(":")[2].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+
+
+def as_page(rows: Sequence[dict[str, Any]], peers: Sequence[str], isa: int, rounds: int) -> str:
+    head = f"| in, out channels, kernel, stride | threads | us | GF/s | {' | '.join(f'{p} us | ratio' for p in peers)} |"
+    lines = [
+        "# Convolutions",
+        "",
+        f"Written by `python benchmarks/conv_table.py --peers {','.join(peers)} --write docs/conv-table.md` on {machine()}"
+        f" ({('baseline', 'AVX2', 'AVX-512')[isa]}), {date.today()}; median of {rounds} interleaved rounds.",
+        "",
+        "Every distinct convolution of ResNet-50 and MobileNetV2: batch 1, float32, channels last, weights packed ahead, bias and ReLU fused; `dw`:",
+        "depthwise. The ratio is the peer's time over ours: more than 1 is in our favour. onednn: the primitive of PyPI's onednn-cpu-gomp 2023.2.",
+        "",
+    ]
+    for peer in peers:
+        slow = [r for r in rows if r[f"ratio_{peer}"] < GOAL]
+        ratios = [r[f"ratio_{peer}"] for r in rows]
+        lines += [
+            f"{peer}: the median ratio is {statistics.median(ratios):.2f}, the least {min(ratios):.2f}; {len(slow)} of {len(rows)} are below {GOAL}.",
+            "",
+        ]
+    for model in dict.fromkeys(r["model"] for r in rows):
+        lines += [f"## {model}", "", head, "|---" * (4 + 2 * len(peers)) + "|"]
+        for r in rows:
+            if r["model"] == model:
+                columns = " | ".join(f"{r[f'{p}_us']:.1f} | {r[f'ratio_{p}']:.2f}" for p in peers)
+                lines.append(f"| {title(r['shape'])} | {r['threads']} | {r['ours_us']:.1f} | {r['ours_gflops']:.1f} | {columns} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
@@ -179,45 +242,53 @@ def main() -> int:
     parser.add_argument("--isa", type=int, default=best_isa(), help="0 baseline, 1 AVX2, 2 AVX-512")
     parser.add_argument("--onednn", default=sys.prefix, help="prefix below which oneDNN's include and lib lie")
     parser.add_argument("--peers", default="onednn,torch")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no other row is begun")
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/conv-table", help="where rows and libraries are kept")
+    parser.add_argument("--fresh", action="store_true", help="measure the rows again that are kept")
+    parser.add_argument("--write", type=pathlib.Path, help="the page, once every row is there")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--serve", default="", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
         serve(args.serve, int(args.threads))
         return 0
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        build_ours(args.isa, f"{folder}/ours.so")
-        libraries = {"ours": f"{folder}/ours.so"}
-        if "onednn" in args.peers and build_onednn(args.onednn, f"{folder}/onednn.so"):
-            libraries["onednn"] = f"{folder}/onednn.so"
-        if "torch" in args.peers:
-            libraries["torch"] = "torch"
-        if not args.json:
-            print(
-                f"{'in, out, kernel, stride':>30} {'T':>2} {'ours us':>9} {'GF/s':>6}"
-                + "".join(f" {name + ' us':>10} {'ratio':>6}" for name in libraries if name != "ours")
-            )
-        for threads in map(int, args.threads.split(",")):
-            servers = {name: Server(library, threads) for name, library in libraries.items()}
-            for model, shapes in (("ResNet-50", RESNET50), ("MobileNetV2", MOBILENET_V2)):
-                for row in shapes:
-                    in_c, size, out_c, kernel, stride, groups = row
-                    if not f"{in_c}x{size}x{out_c}x{kernel}".startswith(args.only):
+    until = time.monotonic() + args.budget
+    folder = args.work / digest_of(args.isa)[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    libraries = {"ours": folder / "ours.so", "onednn": folder / "onednn.so", "torch": pathlib.Path("torch")}
+    if not libraries["ours"].exists():
+        build_ours(args.isa, libraries["ours"])
+    asked = [peer for peer in ("onednn", "torch") if peer in args.peers.split(",")]
+    peers = [p for p in asked if p != "onednn" or libraries[p].exists() or build_onednn(args.onednn, libraries[p])]
+    kept = read_kept(folder / "rows.json")
+    rows, left = [], 0
+    if not args.json:
+        print(f"{'in, out, kernel, stride':>30} {'T':>2} {'ours us':>9} {'GF/s':>6}" + "".join(f" {p + ' us':>10} {'ratio':>6}" for p in peers))
+    for threads in map(int, args.threads.split(",")):
+        servers = {name: Server(str(libraries[name]), threads) for name in ("ours", *peers)}
+        for model, shapes in (("ResNet-50", RESNET50), ("MobileNetV2", MOBILENET_V2)):
+            for row in shapes:
+                in_c, size, out_c, kernel, _, _ = row
+                if not f"{in_c}x{size}x{out_c}x{kernel}".startswith(args.only):
+                    continue
+                key = json.dumps([model, row, threads, peers, args.rounds])
+                if key not in kept or args.fresh:
+                    if time.monotonic() > until:
+                        left += 1
                         continue
-                    r = measure(servers, model, row, threads, args.rounds)
-                    rows.append(r)
-                    if not args.json:
-                        text = f"{size}^2 x {in_c}, {out_c}, {kernel}x{kernel}, {stride}" + (" dw" if groups > 1 else "")
-                        peers = "".join(f" {r[f'{name}_us']:10.1f} {r[f'ratio_{name}']:6.2f}" for name in libraries if name != "ours")
-                        print(
-                            f"{text:>30} {threads:>2} {r['ours_us']:9.1f} {r['ours_gflops']:6.1f}{peers}{'' if r['agree'] else '  OUTPUTS DIFFER'}",
-                            flush=True,
-                        )
-            for server in servers.values():
-                server.close()
+                    kept[key] = measure(servers, model, row, threads, args.rounds)
+                    write_kept(folder / "rows.json", kept)
+                rows.append(kept[key])
+                if not args.json:
+                    print(as_line(kept[key], peers), flush=True)
+        for server in servers.values():
+            server.close()
     if args.json:
         json.dump(rows, sys.stdout, indent=1)
+    if left:
+        print(f"{left} rows are left: run the same command again", file=sys.stderr)
+    elif args.write:
+        args.write.write_text(as_page(rows, peers, args.isa, args.rounds))
     return 0
 
 
