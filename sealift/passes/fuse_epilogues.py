@@ -51,7 +51,7 @@ def activation_templates(ops: Mapping[str, OpDef]) -> dict[str, Template]:
 
 
 def fuse_epilogues(loops: Loops, templates: Mapping[str, Template]) -> Loops:
-    """h = gemm(x, w, b); y = gelu(h) + r   ==>   y = gemm(x, w, b, residual=r, activation=gelu)
+    """h = gemm(x, w, b); y = gelu(h) + r; z = relu(y)   ==>   z = gemm(x, w, b, residual=r, activation=gelu, post_activation=relu)
 
     Refuses when the product has a second reader, when shapes differ, for whatever is outside the closed set, and when a state that the
     product reads is written between the two, or would be written while the product reads it.
@@ -104,12 +104,15 @@ def _fuse(stage: Map, products: Mapping[str, tuple[int, Call]], readers: Counter
 
 def _match(stage: Map, product: Load, call: Call, templates: Mapping[str, Template]) -> Call | None:
     attrs = dict(call.attrs)
-    taken = "residual" in dict(call.operands) or attrs.get("post_activation", "none") != "none"
-    if not taken and attrs.get("activation", "none") == "none":
+    has_residual = "residual" in dict(call.operands)
+    if attrs.get("post_activation", "none") != "none":
+        return None
+    free = "post_activation" if has_residual else "activation"
+    if attrs.get(free, "none") == "none":
         for name, template in templates.items():
             if stage.value == template(product):
-                return _with(call, stage.out, activation=name)
-    if taken:
+                return _with(call, stage.out, None, **{free: name})
+    if has_residual:
         return None
     for total in _additions(stage.value):
         for side, other in (total.args, total.args[::-1]):

@@ -82,6 +82,16 @@ def test_activation_then_residual_then_activation(name: str) -> None:
     assert dict(call.attrs) == {"activation": name, "post_activation": "relu", "transpose_b": True}
 
 
+@pytest.mark.parametrize("post", ACTIVATIONS)
+def test_activation_of_a_sum_that_was_fused_before(post: str) -> None:
+    """The pass runs before stages are inlined, too: it meets the sum and its activation one after the other."""
+    nodes = f"%a: f32[n, 4] = aten.relu.default(%h); %s: f32[n, 4] = aten.add.Tensor(%r, %a); %y: f32[n, 4] = {ACTIVATIONS[post].format('%s')}"
+    after = changed(fuse, str(lower_to_loops(parse_graph(GRAPH.format(nodes=nodes.replace("; ", "\n  "), outputs="%y"), OPS))))
+    (stage,) = after.kernels[0].stages
+    assert isinstance(stage, Call) and len(after.kernels) == 1
+    assert dict(stage.attrs) == {"activation": "relu", "post_activation": post, "transpose_b": True}
+
+
 def test_kernel_carries_the_origins_of_both() -> None:
     text = lowered("%y: f32[n, 4] = aten.relu.default(%h)  // a.py:2 act").replace(
         "kernel h [aten.linear.default]", "kernel h [aten.linear.default]  // a.py:1 fc"
