@@ -58,21 +58,9 @@ void conv_tile_kernel(ConvTile &t) {
   auto step = [&](int kk, int d) __attribute__((always_inline)) {
     Lanes bv[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; v++) {
-      bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
-#if SEALIFT_LANES == SEALIFT_DEFAULT_LANES
-      if (kVectors > 2 && v < 2) asm volatile("" : "+v"(bv[v])); // as av below; all three in registers would leave none for av
-#endif
-    }
+    for (int v = 0; v < kVectors; v++) bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) {
-      Lanes av = broadcast(row[i / 3][(i % 3) * lda + kk]);
-#if SEALIFT_LANES == SEALIFT_DEFAULT_LANES
-      if (kVectors == 2) asm("" : "+v"(av)); // one load for all its products, not one in each one's memory operand
-#endif
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; v++) sum[d][i][v] = multiply_add(av, bv[v], sum[d][i][v]);
-    }
+    for (int i = 0; i < kRows; i++) accumulate(sum[d][i], row[i / 3][(i % 3) * lda + kk], bv);
   };
   const Segment *end = t.segments + t.num_segments;
   for (;;) {

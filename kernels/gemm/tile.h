@@ -90,14 +90,7 @@ void tile_kernel(const Tile &t) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; v++) bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) {
-      Lanes av = broadcast(row[i / 3][(i % 3) * lda + kk]);
-#if SEALIFT_LANES == SEALIFT_DEFAULT_LANES
-      if (kVectors > 1) asm("" : "+v"(av)); // one broadcast for both products, not one in each one's memory operand
-#endif
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = multiply_add(av, bv[v], sum[i][v]);
-    }
+    for (int i = 0; i < kRows; i++) accumulate(sum[i], row[i / 3][(i % 3) * lda + kk], bv);
   };
   int64_t k = t.k;
   for (; k >= 4; k -= 4) {
