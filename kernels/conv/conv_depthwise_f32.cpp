@@ -29,7 +29,10 @@ struct DepthwiseTile {
   bool post_relu;
 };
 
-template <int kTaps, int kStride, int kPositions, bool kEdge>
+// Which columns of a tile's inputs lie in x: all, all but the first, all but the last, all but both, or as DepthwiseTile::columns says.
+enum Edges { kInside = 0, kNoFirst = 1, kNoLast = 2, kNeither = 3, kAnyEdges = 4 };
+
+template <int kTaps, int kStride, int kPositions, int kEdges>
 void depthwise_tile(const DepthwiseTile &t) {
   constexpr int kColumns = (kPositions - 1) * kStride + kTaps;
   const int64_t column_step = t.column, row_step = t.row - kColumns * t.column, w_step = t.w_stride;
@@ -45,7 +48,8 @@ void depthwise_tile(const DepthwiseTile &t) {
       for (int kw = 0; kw < kTaps; kw++, w += w_step) wv[kw] = load_lanes(w);
 #pragma GCC unroll 32
       for (int column = 0; column < kColumns; column++) {
-        if (!kEdge || columns >> column & 1) {
+        const bool inside = kEdges == kAnyEdges ? columns >> column & 1 : !((kEdges & kNoFirst) && column == 0) && !((kEdges & kNoLast) && column == kColumns - 1);
+        if (inside) {
           const Lanes xv = load_lanes(x);
 #pragma GCC unroll 8
           for (int i = 0; i < kPositions; i++) {
@@ -87,18 +91,32 @@ void depthwise_tile(const DepthwiseTile &t) {
 
 using DepthwiseKernel = void (*)(const DepthwiseTile &);
 
-// Rows of out are cut into tiles of the most positions and a shorter last one, so one kernel serves all that lie inside x.
-#define SEALIFT_DEPTHWISE_FOUR(taps, stride, most)                                                                                              \
-  depthwise_tile<taps, stride, most, false>, depthwise_tile<taps, stride, 1, true>, depthwise_tile<taps, stride, 2, true>,                     \
-      depthwise_tile<taps, stride, 3, true>, depthwise_tile<taps, stride, 4, true>
-#define SEALIFT_DEPTHWISE_SIX(taps, most) SEALIFT_DEPTHWISE_FOUR(taps, 1, most), depthwise_tile<taps, 1, 5, true>, depthwise_tile<taps, 1, 6, true>
-constexpr int kMost[3][2] = {{8, 4}, {8, 4}, {6, 4}}; // 7 taps: the sums, a row's weights and one input fill 16 registers
-const DepthwiseKernel kDepthwiseKernels[3][2][1 + kMaxPositions] = { // 3, 5, 7 taps a row; stride 1, 2; the one inside, then by positions
-    {{SEALIFT_DEPTHWISE_SIX(3, 8), depthwise_tile<3, 1, 7, true>, depthwise_tile<3, 1, 8, true>}, {SEALIFT_DEPTHWISE_FOUR(3, 2, 4)}},
-    {{SEALIFT_DEPTHWISE_SIX(5, 8), depthwise_tile<5, 1, 7, true>, depthwise_tile<5, 1, 8, true>}, {SEALIFT_DEPTHWISE_FOUR(5, 2, 4)}},
-    {{SEALIFT_DEPTHWISE_SIX(7, 6)}, {SEALIFT_DEPTHWISE_FOUR(7, 2, 4)}}};
+// Rows of out are cut into tiles of the most positions and a shorter last one.
+constexpr int kMost[3][2] = {{8, 4}, {8, 4}, {6, 4}}; // 3, 5, 7 taps; stride 1, 2. 7 taps: the sums, a row's weights and one input fill 16 registers
+#define SEALIFT_DEPTHWISE_FOUR(taps, stride, edges) \
+  depthwise_tile<taps, stride, 1, edges>, depthwise_tile<taps, stride, 2, edges>, depthwise_tile<taps, stride, 3, edges>, depthwise_tile<taps, stride, 4, edges>
+#define SEALIFT_DEPTHWISE_SIX(taps, edges) SEALIFT_DEPTHWISE_FOUR(taps, 1, edges), depthwise_tile<taps, 1, 5, edges>, depthwise_tile<taps, 1, 6, edges>
+#define SEALIFT_DEPTHWISE_EIGHT(taps, edges) SEALIFT_DEPTHWISE_SIX(taps, edges), depthwise_tile<taps, 1, 7, edges>, depthwise_tile<taps, 1, 8, edges>
+const DepthwiseKernel kDepthwiseKernels[3][2][kMaxPositions] = {{{SEALIFT_DEPTHWISE_EIGHT(3, kAnyEdges)}, {SEALIFT_DEPTHWISE_FOUR(3, 2, kAnyEdges)}},
+                                                                {{SEALIFT_DEPTHWISE_EIGHT(5, kAnyEdges)}, {SEALIFT_DEPTHWISE_FOUR(5, 2, kAnyEdges)}},
+                                                                {{SEALIFT_DEPTHWISE_SIX(7, kAnyEdges)}, {SEALIFT_DEPTHWISE_FOUR(7, 2, kAnyEdges)}}};
+const DepthwiseKernel kDepthwiseInside[3][2] = {{depthwise_tile<3, 1, 8, kInside>, depthwise_tile<3, 2, 4, kInside>},
+                                                {depthwise_tile<5, 1, 8, kInside>, depthwise_tile<5, 2, 4, kInside>},
+                                                {depthwise_tile<7, 1, 6, kInside>, depthwise_tile<7, 2, 4, kInside>}};
+// 3 taps, the ends of short rows: half the tiles of 14 columns, all of 7.
+const DepthwiseKernel kDepthwiseEnds[2][4][kMaxPositions] = {
+    {{SEALIFT_DEPTHWISE_EIGHT(3, kInside)}, {SEALIFT_DEPTHWISE_EIGHT(3, kNoFirst)}, {SEALIFT_DEPTHWISE_EIGHT(3, kNoLast)}, {SEALIFT_DEPTHWISE_EIGHT(3, kNeither)}},
+    {{SEALIFT_DEPTHWISE_FOUR(3, 2, kInside)}, {SEALIFT_DEPTHWISE_FOUR(3, 2, kNoFirst)}, {SEALIFT_DEPTHWISE_FOUR(3, 2, kNoLast)}, {SEALIFT_DEPTHWISE_FOUR(3, 2, kNeither)}}};
+#undef SEALIFT_DEPTHWISE_EIGHT
 #undef SEALIFT_DEPTHWISE_SIX
 #undef SEALIFT_DEPTHWISE_FOUR
+
+DepthwiseKernel kernel_for(int64_t taps, int64_t stride, int64_t positions, int64_t columns, int64_t from, int64_t to) {
+  if (taps == 3 && from <= 1 && to >= columns - 1) return kDepthwiseEnds[stride - 1][(from == 1 ? kNoFirst : 0) | (to < columns ? kNoLast : 0)][positions - 1];
+  const int64_t size = taps / 2 - 1;
+  if (from == 0 && to == columns && positions == kMost[size][stride - 1]) return kDepthwiseInside[size][stride - 1];
+  return kDepthwiseKernels[size][stride - 1][positions - 1];
+}
 
 struct Range {
   int64_t from, to; // taps whose position lies in [0, size)
@@ -177,13 +195,12 @@ void fast_line(const ConvF32 &c, int64_t n, int64_t h, int64_t c0, int64_t end) 
       t.fetch = image + (y0 + c.kernel_h - 2) * t.row + (x0 + columns) * t.column;
       t.fetch_rows = y0 + c.kernel_h <= c.in_h && x0 + columns + most * 2 <= c.in_w && c.kernel_h >= 2 ? 2 : 0;
     }
-    const bool whole = inside.from == 0 && inside.to == columns && positions == most;
     t.columns = (uint64_t(1) << inside.to) - (uint64_t(1) << inside.from);
     t.x = image + (y0 + rows.from) * t.row + x0 * t.column;
     t.out = c.out + n * c.out_strides[0] + h * c.out_strides[1] + w0 * c.out_strides[2] + c0;
     const float *residual = c.residual ? c.residual + n * c.residual_strides[0] + h * c.residual_strides[1] + w0 * c.residual_strides[2] + c0 : nullptr;
     t.residual = in_registers ? residual : nullptr;
-    kDepthwiseKernels[c.kernel_w / 2 - 1][c.stride_w - 1][whole ? 0 : positions](t);
+    kernel_for(c.kernel_w, c.stride_w, positions, columns, inside.from, inside.to)(t);
     if (!in_registers)
       for (int64_t i = 0; i < positions; i++) finish_channels(c, t.out + i * t.ldc, t.count, c.bias ? c.bias + c0 : nullptr, residual ? residual + i * t.ldr : nullptr);
   }
