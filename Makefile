@@ -13,7 +13,7 @@ CXX_FILES := $(shell find runtime bindings torch_bridge \( -name '*.cpp' -o -nam
 TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check format golden conformance fuzz bench models wheel sanitize avx512 compat clean fleet-demo fleet-faults fleet-capacity fleet-peers fleet-clickhouse fleet-screenshots
+.PHONY: help dev demo test check format golden conformance fuzz bench models wheel sanitize avx512 compat clean fleet-demo fleet-faults fleet-proof fleet-capacity fleet-peers fleet-clickhouse fleet-screenshots
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,10 +70,13 @@ fleet-demo: dev ## a collector and three observed processes on loopback, and whe
 	$(PY) -m sealift bridge build
 	$(PY) examples/fleet_demo.py
 
-fleet-faults: dev ## kill -9 the fleet's collector 100 times under load
+fleet-faults: dev ## kill -9 the fleet's collector and its agents 100 times under load
 	SEALIFT_TEST_FLEET_KILLS=100 $(PY) -m pytest -q -s tests/fleet/test_faults.py
 
-fleet-capacity: dev ## measure the fleet's collector and write docs/capacity.md (a quarter of an hour)
+fleet-proof: dev ## hold the fleet against the truth (10,000 hosts, regressions, 100 kills) and write docs/fleet-proof.md (ten minutes)
+	$(PY) benchmarks/fleet_proof.py --write docs/fleet-proof.md
+
+fleet-capacity: dev ## measure the fleet's collector and write docs/capacity.md (under eight minutes)
 	$(PY) benchmarks/fleet_capacity.py --write docs/capacity.md
 
 fleet-screenshots: dev ## pictures of the dashboard into docs/images, with the Chromium that is installed

@@ -6,11 +6,14 @@ import concurrent.futures
 import gzip
 import http.client
 import json
+import math
+import re
 import ssl
 import subprocess
 import threading
 import urllib.parse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,9 @@ from sealift.fleet.errors import QuestionError, StoreFullError, UnreachableError
 from sealift.fleet.rules import Rule, Watch
 from sealift.fleet.store.embedded import EmbeddedStore
 from tests.fleet.conftest import START_S, Fleet
+from tests.fleet.test_rules import alarm
 
+ROOT = Path(__file__).parents[2]
 Serving = Callable[..., str]
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 
@@ -194,7 +199,8 @@ def test_behind_and_full(store: EmbeddedStore, serving: Serving, fleet: Fleet) -
 
 
 def test_figures_for_prometheus(store: EmbeddedStore, serving: Serving, fleet: Fleet) -> None:
-    url = serving(store, clock_ns=lambda: fleet.end_s * 10**9)
+    slower = replace(alarm(), keys=(("operator", 'aten::"mm"'), ("model", "m\n")))  # what has to be escaped
+    url = serving(store, clock_ns=lambda: fleet.end_s * 10**9, watch=Watch([Rule()], alarms=[slower]))
     for sent in fleet.sent[-60:]:
         post(url, sent.body, f"/v1/{sent.signal}")
     status, headers, body = send(url, "GET", "/metrics")
@@ -205,6 +211,25 @@ def test_figures_for_prometheus(store: EmbeddedStore, serving: Serving, fleet: F
     parser = pytest.importorskip("prometheus_client.parser")
     families = {f.name: f for f in parser.text_string_to_metric_families(text)}
     assert families["sealift_fleet_points"].samples[0].value == store.committed_points
+    for family in families.values():
+        assert family.documentation and family.type in ("counter", "gauge"), family
+        assert all(math.isfinite(s.value) and s.name.removesuffix("_total") == family.name for s in family.samples), family
+        assert len({tuple(sorted(s.labels.items())) for s in family.samples}) == len(family.samples), family
+    (ratio,) = families["sealift_fleet_regression_ratio"].samples
+    assert (ratio.labels, ratio.value) == ({"rule": "slower", "operator": 'aten::"mm"', "model": "m\n"}, slower.ratio)
+    exposed = {s.name: set(s.labels) for f in families.values() for s in f.samples}
+    board = json.loads((ROOT / "deploy/grafana-dashboard.json").read_text())
+    assert board["title"] and len(board["panels"]) > 4
+    for panel in board["panels"]:
+        assert panel["title"] and panel["targets"] and panel["gridPos"]["w"] <= 24
+        for target in panel["targets"]:
+            used = re.findall(r"\bsealift_\w+", target["expr"])
+            assert used and set(used) <= set(exposed), target["expr"]
+            labels = set(re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))) | set(re.findall(r"by \((\w+)\)", target["expr"]))
+            assert labels <= set().union(*(exposed[name] for name in used)), target
+    for variable in board["templating"]["list"]:
+        for name, asked in re.findall(r"label_values\((\w+), *(\w+)\)", str(variable.get("query", ""))):
+            assert asked in exposed[name], variable
 
 
 def test_tls_with_client_certificates(store: EmbeddedStore, serving: Serving, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import random
 import signal
@@ -152,7 +153,7 @@ class Agents:
 
 def test_killed_under_load(tmp_path: Path) -> None:
     fleet = simulated(hosts=20, minutes=3 + ROUNDS / 3, calls=10)
-    chance = random.Random(7)
+    chance, started = random.Random(7), time.monotonic()
     process = start_collector(tmp_path / "store", *FOR_EVER)
     senders, door = Senders(fleet), Door()
     senders.url = door.behind = wait_ready(process)
@@ -191,7 +192,10 @@ def test_killed_under_load(tmp_path: Path) -> None:
     for instance, (surely, more) in spooled.items():
         assert counted.get(instance, 0) - surely in more, (instance, counted.get(instance, 0), surely, more)
     assert len(counted) > 1 and under_load
-    print(
-        f"collector killed {kills} times ({under_load} under the senders' load), agents {agents.killed} times; {len(fleet.sent)} requests acknowledged "
-        f"{senders.acknowledged} times; {len(spooled)} agents' {sum(s for s, _ in spooled.values()):,} calls: every number as sent"
-    )
+    figures = {
+        "collector_kills": kills, "under_load": under_load, "agent_kills": agents.killed, "requests": len(fleet.sent), "acknowledged": senders.acknowledged,
+        "agents": len(spooled), "calls": sum(surely for surely, _ in spooled.values()), "seconds": round(time.monotonic() - started),
+    }  # fmt: skip
+    print(json.dumps(figures))
+    if os.environ.get("SEALIFT_TEST_FLEET_FIGURES"):
+        Path(os.environ["SEALIFT_TEST_FLEET_FIGURES"]).write_text(json.dumps(figures))
