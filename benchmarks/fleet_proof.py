@@ -1,7 +1,7 @@
 """What the fleet answers against what is known to have happened: writes docs/fleet-proof.md.
 
     python benchmarks/fleet_proof.py --write docs/fleet-proof.md
-    python benchmarks/fleet_proof.py --only hosts       # or kills, regressions; without the page
+    python benchmarks/fleet_proof.py --only hosts       # or regressions, kills
 
 hosts         10,000 simulated hosts report to a collector over HTTP; every answer is held against the simulator's own tally, and the planted
               regression must be what `sealift fleet check` finds.
@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -198,35 +197,48 @@ def utc(at: float) -> str:
     return time.strftime("%H:%M:%S UTC", time.gmtime(at))
 
 
+def section(name: str, a: argparse.Namespace) -> list[str]:
+    """With a first line that says where it comes from, so that a page may be made in pieces."""
+    load, started = os.getloadavg()[0], time.monotonic()
+    if name == "hosts":
+        title, *lines = hosts_section(measure_hosts(a.hosts, a.minutes))
+    elif name == "regressions":
+        title, *lines = regressions_section(measure_regressions(a.seeds))
+    else:
+        title, *lines = kills_section(measure_kills(a.kills))
+    taken = f"{time.monotonic() - started:.0f} s, load average {load:.0f} when it began"
+    made = f"{time.strftime('%Y-%m-%d', time.gmtime())}, `python benchmarks/fleet_proof.py --only {name}` on {platform.machine()}, {os.cpu_count()} cores: {taken}."
+    return [title, "", made, *lines]
+
+
+HEAD = """# The fleet held against the truth
+
+Written by `make fleet-proof`. Every sentence about what was found is asserted by the command that wrote it, which ends with an error otherwise.
+
+"""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=10_000)
     parser.add_argument("--minutes", type=float, default=6)
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--only", choices=("hosts", "regressions", "kills"))
-    parser.add_argument("--write", type=Path)
+    parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--write", type=Path, help="with --only, that section of the page is replaced")
     a = parser.parse_args()
-    command = f"python {os.path.relpath(sys.argv[0])} {' '.join(sys.argv[1:])}"
-    load = os.getloadavg()[0]
-    lines = [
-        "# The fleet held against the truth",
-        "",
-        f"Written on {time.strftime('%Y-%m-%d', time.gmtime())} by `{command}` on {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()} (load average {load:.0f} when it began).",
-        "Every sentence that follows is asserted by the command that wrote it; it ends with an error otherwise.",
-        "",
-    ]
-    parts: dict[str, Callable[[], list[str]]] = {
-        "hosts": lambda: hosts_section(measure_hosts(a.hosts, a.minutes)),
-        "regressions": lambda: regressions_section(measure_regressions(a.seeds)),
-        "kills": lambda: kills_section(measure_kills(a.kills)),
-    }
-    for name, make in parts.items():
+    old = a.write.read_text() if a.write and a.write.exists() else ""
+    kept = {TITLES[title]: f"## {text}" for text in old.split("\n## ")[1:] for title in TITLES if title in text.split("\n")[0]}
+    for name in PARTS:
         if a.only in (None, name):
-            lines += make()
-    print("\n".join(lines))
-    if a.write and not a.only:
-        a.write.write_text("\n".join(lines))
+            kept[name] = "\n".join(section(name, a)).rstrip()
+            print(kept[name], flush=True)
+    if a.write:
+        a.write.write_text(HEAD + "\n\n".join(kept[name].rstrip() for name in PARTS if name in kept) + "\n")
+
+
+PARTS = ("hosts", "regressions", "kills")
+TITLES = {"hosts": "hosts", "Quiet weeks": "regressions", "Killed": "kills"}
 
 
 if __name__ == "__main__":

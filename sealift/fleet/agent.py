@@ -161,8 +161,8 @@ class FleetSink:
                 if done and not orphans_asked:
                     orphans_asked = True
                     for spool in list(self._spools.values()):
-                        for entry in spool.orphans():
-                            done = self._deliver([entry]) and done
+                        for left in spool.orphans():
+                            done = self._deliver(left) and done
             except Exception:  # an agent must not end the program it observes, nor itself
                 _LOG.debug("delivering failed", exc_info=True)
                 done = False

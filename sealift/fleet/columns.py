@@ -50,6 +50,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    @property
+    def size_bytes(self) -> int:
+        return int(self.counts.nbytes + self.offsets.nbytes + sum(column.nbytes for column in self.columns.values()))
+
     @classmethod
     def of(cls, points: Points, resource: Ints) -> Rows:
         known = points.self_ns >= 0
@@ -107,6 +111,8 @@ def _wide(values: Ints) -> Ints:
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:
+    if len(parts) == 1:
+        return parts[0]
     columns = {name: np.concatenate([p.columns[name] for p in parts]) for name in parts[0].columns}
     starts = np.cumsum([0, *(len(p.counts) for p in parts)])
     offsets = np.concatenate([p.offsets[:-1] + s for p, s in zip(parts, starts)] + [starts[-1:]]).astype(np.int64)

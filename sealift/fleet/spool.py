@@ -76,14 +76,14 @@ class Spool:
                     found.append(Spooled(path, path.suffix[1:], path.stat().st_size))
         return found
 
-    def orphans(self) -> Iterator[Spooled]:
-        """What processes that have ended left in the same root; taken by one process at a time."""
+    def orphans(self) -> Iterator[list[Spooled]]:
+        """What processes that have ended left in the same root, of one process after the other; taken by one process at a time."""
         for folder in sorted(p for p in self._root.iterdir() if p.is_dir() and p != self._folder):
             held = _hold(folder)
             if held is None:
                 continue
             try:
-                yield from self._entries(folder)
+                yield self._entries(folder)
                 with contextlib.suppress(OSError):
                     for part in (*folder.glob("*.part"), folder / "lock"):
                         part.unlink(missing_ok=True)

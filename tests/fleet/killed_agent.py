@@ -1,6 +1,6 @@
 """A process whose agent is about to be killed: python -m tests.fleet.killed_agent URL SPOOL JOURNAL NAME [last]
 
-It spools batches as fast as 50 a second and writes of each to its journal: "N?" before, "N!" once it is spooled. N is the batch's count of calls, a
+It spools about ten batches a second and writes of each to its journal: "N?" before, "N!" once it is spooled. N is the batch's count of calls, a
 random number, so that a batch lost cannot make up for one counted twice. On SIGTERM it delivers what it has and ends. `last`: one batch, and it
 ends when nothing of any process waits in the spool."""
 
@@ -38,7 +38,7 @@ def main(url: str, spool: Path, journal: Path, name: str, is_last: bool) -> None
             print(f"{calls}?", file=file, flush=True)
             sink.write(batch(instance, name, calls))
             print(f"{calls}!", file=file, flush=True)
-            time.sleep(0.02)
+            time.sleep(0.1)
             if is_last:
                 while any(spool.glob("*/*.metrics")):
                     time.sleep(0.1)

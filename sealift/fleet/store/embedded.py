@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sealift.fleet.columns import SCHEMA, Rows, merge
+from sealift.fleet.columns import SCHEMA, Rows, concatenate, merge
 from sealift.fleet.errors import QuestionError, StoreFullError
 from sealift.fleet.model import Batch, Points, Resource, SeriesKey
 from sealift.fleet.store import segments as files
@@ -35,6 +35,7 @@ from sealift.fleet.store.select import STEPS
 
 SCOPES = ("process", "fleet", "host")
 FOLD_ROWS = 2_000_000  # rows read for one fold or compaction: about 400 MB
+FRESH_BYTES = 256 << 20  # of rows that have just been written and are about to be folded: what fits need not be read again
 COMPACT_AT = 8  # segments of one kind and span that are worth merging
 
 
@@ -100,6 +101,7 @@ class EmbeddedStore:
         self.damaged = self._recover()
         self._series: dict[int, SeriesKey] = {r[0]: SeriesKey(*r[1:]) for r in self._control.all("SELECT * FROM series")}
         self._resources: dict[int, Resource] = {r[0]: Resource(*r[2:]) for r in self._control.all("SELECT * FROM resource")}
+        self._fresh: dict[str, Rows] = {}  # segment's name -> what is in it
         self._readers = 0
         self._trash: list[str] = []
         self._small: dict[str, tuple[int, pa.Table]] = {}
@@ -154,9 +156,11 @@ class EmbeddedStore:
         if len(self._series) + len(series) > self._max_series:
             points, series = self._limited(points, series)
         segments: list[Segment] = []
+        rows: Rows | None = None
         if len(points):
             resource = np.repeat(np.array([i for i, _ in fresh], np.int64), [len(b.points) for _, b in fresh])
-            segments.append(files.write(self._segments_folder, Rows.of(points, resource), "process", 0))
+            rows = Rows.of(points, resource)
+            segments.append(files.write(self._segments_folder, rows, "process", 0))
         try:
             with self._control.transaction() as connection:
                 insert_segments(connection, segments)
@@ -176,7 +180,8 @@ class EmbeddedStore:
                 (self._segments_folder / segment.name).unlink(missing_ok=True)
             raise
         with self._state:
-            self._segments |= {s.name: s for s in segments}
+            for segment in segments:
+                self._add_arrived(segment, rows)
             self._series |= series
             self._resources |= resources
             self._pending_series += series.items()
@@ -191,7 +196,12 @@ class EmbeddedStore:
             with self._control.transaction() as connection:
                 insert_segments(connection, [segment])
             with self._state:
-                self._segments[segment.name] = segment
+                self._add_arrived(segment, rows)
+
+    def _add_arrived(self, segment: Segment, rows: Rows | None) -> None:
+        self._segments[segment.name] = segment
+        if rows is not None and rows.size_bytes + sum(r.size_bytes for r in self._fresh.values()) <= FRESH_BYTES:
+            self._fresh[segment.name] = rows
 
     def _limited(self, points: Points, series: Mapping[int, SeriesKey]) -> tuple[Points, dict[int, SeriesKey]]:
         room = max(self._max_series - len(self._series), 0)
@@ -364,8 +374,10 @@ class EmbeddedStore:
         taken = self._taken(self._chosen("process", 0))
         if not taken:
             return False
-        rows = files.read(self._segments_folder, taken)
-        processes = merge(rows, 10)
+        with self._state:
+            fresh = {s.name: self._fresh[s.name] for s in taken if s.name in self._fresh}
+        parts = [fresh[s.name] if s.name in fresh else files.read(self._segments_folder, [s]) for s in taken]
+        processes = merge(concatenate(parts), 10)
         with self._state:
             group_of = {i: self._resources[i].group.id for i in np.unique(processes.columns["resource"]).tolist()}
         fleet, hosts = merge(processes, 10, group_of), merge(processes.of_one_series(), 10)
@@ -420,6 +432,7 @@ class EmbeddedStore:
                     self._segments[segment.name] = replace(segment, folded=True)
                 else:
                     del self._segments[segment.name]
+                    self._fresh.pop(segment.name, None)
                     self._trash.append(segment.name)
 
     def _expire(self, now_s: int) -> int:
