@@ -211,18 +211,18 @@ def t5(layers: int = 6, width: int = 512, heads: int = 8, vocab: int = 32128, le
         num_heads=heads,
         vocab_size=vocab,
         attn_implementation="sdpa",
-        tie_word_embeddings=False,  # else every token says itself
     )
-    model = _lively(T5ForConditionalGeneration(config), 2.0).eval()
+    model = T5ForConditionalGeneration(config).eval()
+    model.lm_head.weight = torch.nn.Parameter(torch.randn(vocab, width))  # of its own: under the embedding's every token says itself
     return {"encode": Encode(model, length, length).eval(), "decode": DecodeT5(model, length, length).eval()}
 
 
-def _lively(lm: torch.nn.Module, factor: float = 10.0) -> torch.nn.Module:
+def _lively(lm: torch.nn.Module) -> torch.nn.Module:
     """Random weights of a size under which tokens differ: at the library's 0.02 every position says the same."""
     with torch.no_grad():
         for parameter in lm.parameters():
             if parameter.ndim == 2:
-                parameter.mul_(factor)
+                parameter.mul_(10.0)
     return lm
 
 
