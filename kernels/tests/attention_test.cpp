@@ -12,7 +12,7 @@ using namespace SEALIFT_NS;
 namespace {
 
 enum Layout { kHeadsFirst, kHeadsInside, kElementsApart };                // [b, h, s, d]; [b, s, h, d]; [b, h, d, s]
-enum MaskShape { kFull, kPerKey, kPerQueryShared, kPerHead, kTransposed }; // which strides are zero or swapped
+enum MaskShape { kFull, kPerKey, kPerQueryShared, kPerHead, kTransposed, kLower }; // which strides are zero or swapped; kLower: a causal mask
 
 struct Case {
   int64_t batch, heads, kv_heads, queries, keys, head_dim, value_dim;
@@ -53,6 +53,12 @@ void run_case(const Case &t, Random &random) {
   for (int64_t i = 0; i < mask_float.size(); i++) {
     mask_float[i] = random.below(5) == 0 ? -INFINITY : random.uniform(1.0f);
     mask_bool[i] = random.below(3) != 0;
+    if (t.mask_shape == kLower) {
+      const bool seen = i % t.keys <= i / t.keys % mask_s + t.keys - t.queries;
+      mask_float[i] = seen ? (i % 7 == 0 ? -0.0f : 0.0f) : -INFINITY;
+      mask_bool[i] = static_cast<uint8_t>(seen ? 1 + (i % 1999 == 0) : 0); // any byte but 0 is true
+      continue;
+    }
     const int64_t row = t.mask_shape == kTransposed ? i % t.queries : mask_s > 1 ? i / t.keys % mask_s : 0;
     if (t.hide_rows && (mask_s == 1 || row == hidden_row)) mask_float[i] = -INFINITY, mask_bool[i] = 0;
   }
@@ -165,6 +171,9 @@ int main() {
         run_case({2, 4, 4, queries, 260, 16, 24, kHeadsFirst, mask_kind, 0, static_cast<MaskShape>(shape), false, true}, random);
         run_case({2, 2, 1, queries, 140, 16, 16, kElementsApart, mask_kind, 1, static_cast<MaskShape>(shape)}, random);
       }
+  for (int32_t mask_kind : {1, 2})
+    for (int64_t queries : {5, 33, 64, 200})
+      for (int64_t keys : {200, 259}) run_case({2, 2, 2, queries, keys, 16, 16, kHeadsInside, mask_kind, 0, kLower}, random);
   for (int64_t queries : {3, 50})
     for (int32_t causal : {0, 1}) run_case({1, 2, 2, queries, 200, 32, 32, kHeadsInside, 0, causal, kFull, true}, random);
   run_case({1, 1, 1, 5, 7, 0, 4, kHeadsFirst, 0, 0}, random);
