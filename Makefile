@@ -63,7 +63,7 @@ fuzz: dev ## random graphs through every pass and the compiler, for longer than 
 bench: dev ## measure beside the peers and write docs/performance.md (about ten minutes a model; goes on where it was stopped)
 	$(PY) benchmarks/bench.py --write docs/performance.md
 
-models: dev ## compile every test model, compare it with eager at every size, write docs/models.md
+models: dev ## compile every test model, compare it with eager at every size and in 1,000 decoded steps, write docs/models.md
 	$(PY) docs/models.py
 
 fleet-demo: dev ## a collector and three observed processes on loopback, and where their time goes

@@ -65,6 +65,14 @@ def full_cases() -> dict[str, ModelCase]:
     return {name: case for name, case in all_cases().items() if not name.endswith("_small") and name not in _SMALL}
 
 
+def generative_models(small: bool = False) -> dict[str, Generative]:
+    """The full-size ones by name, or all."""
+    from tests.models import generative
+
+    found = {variable: value for variable, value in vars(generative).items() if isinstance(value, Generative)}
+    return {value.name: value for variable, value in found.items() if small or not variable.endswith("_SMALL")}
+
+
 _SMALL: set[str] = set()  # of the generative models, which are two cases each
 
 

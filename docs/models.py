@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 PAGE, STORE = ROOT / "docs/models.md", ROOT / "build/models.json"
 TIMEOUT_S = 1800
+GENERATES = "generate:"  # before a generative model's name: its decoding, beside its two programs' rows
 
 
 # ---- one model --------------------------------------------------------------------------------------------------------------------
@@ -88,6 +89,43 @@ def shapes_text(arguments: Sequence[Any]) -> str:
     return ", ".join(shown[:3]) + (", ..." if len(shown) > 3 else "")
 
 
+def try_generation(name: str) -> dict[str, Any]:
+    """Greedy decoding at full size: up to 1,000 steps in one session, then two texts at once, then the same from eager."""
+    import resource
+
+    import bench_models
+
+    import sealift
+    from tests.models.generation import Compiled, Eager, generate, generate_at_once, prompt_of
+
+    case = bench_models.generative_models()[name]
+    modules = case.modules()
+    with tempfile.TemporaryDirectory(prefix="sealift_models_") as directory:
+        package = sealift.load_package(sealift.compile(case.programs(modules), Path(directory) / f"{name}.pt2"))
+        prompts = [prompt_of(case, 16, seed) for seed in (1, 2)]
+        steps = min(1000, case.length - 24)
+        one = Compiled(case, package.session())
+        generate(case, one, prompts[0], 50)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        start = time.perf_counter()
+        text = generate(case, one, prompts[0], steps)
+        took = time.perf_counter() - start
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        both = generate_at_once(case, [Compiled(case, package.session()) for _ in prompts], prompts, steps // 4)
+    wanted = [generate(case, Eager(modules), prompts[0], steps), generate(case, Eager(modules), prompts[1], steps // 4)]
+    equal = sum(a == b for a, b in zip(text, wanted[0], strict=True))
+    apart = both == [wanted[0][: len(both[0])], wanted[1]] and both[0] != both[1]
+    return {
+        "steps": steps,
+        "equal": equal,
+        "tokens": len(text),
+        "distinct": len(set(text)),
+        "grown_kb": grown,
+        "step_s": took / steps,
+        "apart": apart,
+    }
+
+
 # ---- the page ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -105,7 +143,31 @@ def row(name: str, found: dict[str, Any]) -> str:
     return f"| {name} ({found['parameters'] / 1e6:.1f} M) | {inputs} | {sizes} | {verdict} | {found['compile_s']:.1f} s | {megabytes} | {notes} |"
 
 
-def page(results: dict[str, Any], about: str) -> str:
+def generation_row(name: str, found: dict[str, Any]) -> str:
+    if "failed" in found:
+        return f"| {name} | fails: `{found['failed'][:300]}` | | | | |"
+    equal = f"{found['equal']} of {found['tokens']}" if found["equal"] == found["tokens"] else f"**{found['equal']} of {found['tokens']}**"
+    apart = "as alone" if found["apart"] else "**mixed**"
+    return f"| {name} | {found['steps']} | {equal} | {found['distinct']} | {found['grown_kb']} KiB | {apart} |"
+
+
+def generation(results: dict[str, Any]) -> str:
+    if not results:
+        return ""
+    rows = "\n".join(generation_row(name, found) for name, found in results.items())
+    return f"""
+## Greedy decoding
+
+One session's text of as many steps as the cache has room for, 1,000 at most, beside eager's over the same prompt; what the process's memory
+grew by after the first 50 steps; and two other sessions that decode a text each at the same time, on two threads.
+
+| model | steps | tokens that eager says | different tokens | memory grew by | two texts at once |
+|---|---|---|---|---|---|
+{rows}
+"""
+
+
+def page(results: dict[str, Any], generations: dict[str, Any], about: str) -> str:
     good = sum("failed" not in f and max(f["ratios"]) <= 1 for f in results.values())
     head = "| model (parameters) | inputs and their ranges | sizes tried | error over what is allowed (error) | compile | package | |"
     rows = "\n".join(row(name, found) for name, found in results.items())
@@ -119,21 +181,22 @@ most 1 is right. Compilation is of the exported program, with nothing cached. Th
 {head}
 |---|---|---|---|---|---|---|
 {rows}
-"""
+{generation(generations)}"""
 
 
 def main() -> int:
     if sys.argv[1:2] == ["--child"]:
-        print(json.dumps(try_model(sys.argv[2])))
+        name = sys.argv[2]
+        print(json.dumps(try_generation(name.removeprefix(GENERATES)) if name.startswith(GENERATES) else try_model(name)))
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", help="names, joined by commas: run these again")
     parser.add_argument("--small", action="store_true", help="the tests' small variants as well")
     parser.add_argument("--budget", type=float, metavar="MINUTES", help="begin no further model after this time")
     arguments = parser.parse_args()
-    from bench_models import all_cases, full_cases
+    from bench_models import all_cases, full_cases, generative_models
 
-    cases = all_cases() if arguments.small else full_cases()
+    cases = [*(all_cases() if arguments.small else full_cases()), *(GENERATES + name for name in generative_models(small=arguments.small))]
     named = arguments.models.split(",") if arguments.models else []
     store = json.loads(STORE.read_text()) if STORE.exists() else {}
     start = time.monotonic()
@@ -143,8 +206,7 @@ def main() -> int:
         if late or (named and name not in named) or (not named and known):
             continue
         store[name] = in_child(name)
-        outcome = store[name].get("failed") or f"{max(store[name]['ratios']):.2g}, compiled in {store[name]['compile_s']:.1f} s"
-        print(f"{name}: {outcome}", flush=True)
+        print(f"{name}: {outcome_of(store[name])}", flush=True)
         STORE.parent.mkdir(exist_ok=True)
         STORE.write_text(json.dumps(store, indent=1))
         write_page(cases, store)
@@ -152,12 +214,21 @@ def main() -> int:
     return 0
 
 
+def outcome_of(found: dict[str, Any]) -> str:
+    if "failed" in found:
+        return str(found["failed"])
+    if "steps" in found:
+        return f"{found['equal']} of {found['tokens']} tokens are eager's, {found['distinct']} different; {1e3 * found['step_s']:.1f} ms a step"
+    return f"{max(found['ratios']):.2g}, compiled in {found['compile_s']:.1f} s"
+
+
 def write_page(cases: Iterable[str], store: dict[str, Any]) -> None:
     from bench_report import describe_machine
 
-    found = {name: store[name] for name in cases if name in store}
+    found = {name: store[name] for name in cases if name in store and not name.startswith(GENERATES)}
+    generations = {name.removeprefix(GENERATES): store[name] for name in cases if name in store and name.startswith(GENERATES)}
     machine = describe_machine()
-    PAGE.write_text(page(found, f"{machine['machine']}, {date.today()}, {machine['versions']}"))
+    PAGE.write_text(page(found, generations, f"{machine['machine']}, {date.today()}, {machine['versions']}"))
 
 
 def in_child(name: str) -> dict[str, Any]:
