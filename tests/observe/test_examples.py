@@ -24,7 +24,7 @@ def run(*command: object, folder: Path = ROOT, timeout: float = 120) -> str:
 
 def test_the_guide(run_python: Callable[..., str], tmp_path: Path) -> None:
     snippets = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "guides" / "observe.md").read_text(), re.S)
-    assert len(snippets) == 5
+    assert len(snippets) == 7
     out = run_python(f"import os; os.chdir({str(tmp_path)!r})\n" + "\n".join(snippets))
     assert "uses my_service.rerank" in out and "'producer': 'trainer'" in out
 
