@@ -101,14 +101,14 @@ def bucket_quantile(tally: Tally, q: float) -> float:
 
 
 def measure_regressions(seeds: int) -> list[dict[str, Any]]:
-    """Nine days of 16 hosts, a window every two hours: a quiet week, then one of several operators gets slower."""
+    """Nine days of 32 hosts, a report an hour: a quiet week, then one of several operators gets slower."""
     workloads = tuple(w for w in WORKLOADS if w.service in ("search-ranker", "embedder"))
     choices = (("aten::addmm", "bert-base-v7", 1.25), ("k3_mm_gelu", "minilm-v2", 1.3), ("aten::gelu", "bert-base-v7", 1.5))
     found = []
     for seed in range(seeds):
         operator, model, factor = choices[seed % len(choices)]
         start = 1_760_000_400 // DAY_S * DAY_S
-        plan = Plan(16, 9 * 1440, start, 7200, seed + 20, 1200.0, workloads=workloads, regression=Regression(operator, model, factor, 8.5 * DAY_S))
+        plan = Plan(32, 9 * 1440, start, 3600, seed + 20, 1200.0, workloads=workloads, regression=Regression(operator, model, factor, 8.5 * DAY_S))
         with tempfile.TemporaryDirectory() as folder:
             store = EmbeddedStore(Path(folder), Retention(None, None, None, None))
             decoder, batches = Decoder(), []
@@ -169,7 +169,7 @@ def regressions_section(found: list[dict[str, Any]]) -> list[str]:
     return [
         "## Quiet weeks and planted regressions",
         "",
-        "Nine virtual days of 16 hosts with a day's and a week's rhythm, bursts and stragglers; on the ninth one operator gets slower. The rule looks every four hours.",
+        "Nine virtual days of 32 hosts, each reporting once an hour, with a day's and a week's rhythm, bursts and stragglers; on the ninth one operator gets slower. The rule looks every four hours.",
         "",
         "| Seed | Looks at the quiet days | False alarms | Planted | Found |",
         "|---|---|---|---|---|",
