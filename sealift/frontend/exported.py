@@ -306,7 +306,9 @@ class _Importer:
             distinct = list(dict.fromkeys(p for _, loc in places for p in loc.places))
             more = f" ({len(places)} nodes; {MAX_PLACES} of {len(distinct)} lines shown)" if len(distinct) > MAX_PLACES else ""
             shown = Loc(tuple(distinct[:MAX_PLACES]))
-            found.append(CompileError(f"no lowering for {operator_name}{more}", code="E-OP-001", loc=shown, node=places[0][0], help=_HELP_MISSING))
+            found.append(
+                CompileError(f"no lowering for {operator_name}{more}", code="E-OP-001", loc=shown, node=places[0][0], help=_way_out(operator_name))
+            )
         if found or errors:
             raise joined(list({str(e): e for e in found + errors}.values()))
 
@@ -720,6 +722,26 @@ def structure_text(spec: Any, verb: str) -> str:
 
 
 _HELP_MISSING = "docs/operators.md lists what has a row; `sealift ops --missing script.py:function` (or a saved exported program) what yours lacks"
+_SIZE_BY_VALUES = "the size of its result depends on values, sealift's sizes on inputs' sizes: choose with torch.where, or multiply by a mask"
+_RANDOM = "sealift draws no random numbers: pass them to the model as an input; a model that only trains with them is exported after .eval()"
+_PACKED = "packed sequences: give the padded batch and a mask, without pack_padded_sequence"
+_WAYS_OUT = {  # for operators whose lack has a reason, by how their names begin
+    **{f"aten.{name}": _SIZE_BY_VALUES for name in ("nonzero", "masked_select", "unique", "_unique", "bincount", "repeat_interleave.Tensor")},
+    **{f"aten.{name}": _RANDOM for name in ("rand", "bernoulli", "normal", "multinomial", "poisson", "exponential", "uniform", "native_dropout")},
+    "aten._fft": "a transform of fixed size is a product with the matrix of its cosines and sines, or a convolution with them, as silero-vad has it",
+    "aten._local_scalar_dense": "a number read out of a tensor (.item(), int(x)) is known only when the model runs: keep it a 0-d tensor",
+    "aten.as_strided": "what strides reach depends on memory that sealift does not have: use view, slices, unfold or expand",
+    **{
+        f"aten.{name}.data": "packed sequences: give the padded batch and a mask, without pack_padded_sequence"
+        for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
+    },
+}
+
+
+def _way_out(operator_name: str) -> str:
+    return next((help for start, help in _WAYS_OUT.items() if operator_name.startswith(start)), _HELP_MISSING)
+
+
 _HELP_SQUEEZE = "name the dimension that is always 1, x.squeeze(-1), or declare the sizes so that this one is never 1: Dim('batch', min=2)"
 _HELP_NUMBER = "sealift computes sizes in integers: divide on tensors (x / x.shape[0] instead of x * (1.0 / x.shape[0])), or export that size fixed"
 

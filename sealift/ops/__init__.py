@@ -21,6 +21,7 @@ from sealift.ops import (  # noqa: F401 - for the rows that they add
     resampling,
     scans,
     scatter,
+    searching,
     sorting,
     unary,
     views,

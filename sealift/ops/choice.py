@@ -7,6 +7,7 @@ import math
 from sealift.ir.dim import Dim
 from sealift.ir.dtype import DType
 from sealift.ir.loop.prim import Combine, Prim
+from sealift.ops.arguments import refuse
 from sealift.ops.lang import Builder, Number, S, Tensor, imaginary_part, is_nan, joined, maximum, minimum, prim, promoted, real_part, select
 from sealift.ops.pointwise import Value, pointwise
 from sealift.ops.reductions import Dims, sum_dims
@@ -57,7 +58,11 @@ for _name, _which in (("and", Prim.AND), ("or", Prim.OR), ("xor", Prim.XOR)):
 def _shift(name: str, which: Prim) -> None:
     @op(f"aten.bitwise_{name}_shift.Tensor", samples=f"bitwise_{name}_shift")
     @op(f"aten.bitwise_{name}_shift.Tensor_Scalar", samples=f"bitwise_{name}_shift")
+    @op(f"aten.__{name[0]}shift__.Tensor", samples=f"bitwise_{name}_shift")
+    @op(f"aten.__{name[0]}shift__.Scalar", samples=f"bitwise_{name}_shift")
     def shift(b: Builder, self: Tensor, other: Value) -> Tensor:
+        if not self.dtype.is_int:
+            refuse(f"a shift of {self.dtype}")
         return pointwise(b, lambda x, y: prim(which, x, y), self, other)
 
 

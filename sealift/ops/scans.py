@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
+from sealift.ir.dim import Dim
 from sealift.ir.dtype import DType
-from sealift.ir.loop.expr import Expr
-from sealift.ir.loop.prim import Combine
-from sealift.ops.lang import Builder, IndexEntry, S, Tensor, as_entry, is_nan, normalize_dim, select
+from sealift.ir.loop.expr import Expr, Index
+from sealift.ir.loop.prim import Combine, Prim
+from sealift.ops.arguments import refuse
+from sealift.ops.lang import Builder, IndexEntry, S, Tensor, as_entry, is_nan, normalize_dim, prim, select
 from sealift.ops.table import op
 
 
@@ -27,6 +31,26 @@ def cumsum(b: Builder, self: Tensor, dim: int, dtype: DType | None = None) -> Te
 @op("aten.cumprod.default", samples="cumprod", rtol=1e-5, atol=1e-6)
 def cumprod(b: Builder, self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return _running(b, Combine.PROD, self, dim, dtype)
+
+
+@op("aten.logcumsumexp.default", samples="logcumsumexp", rtol=1e-5, atol=1e-6)
+def logcumsumexp(b: Builder, self: Tensor, dim: int) -> Tensor:
+    """log of the sum of exp up to each place, shifted by the largest up to there: a sum of its own for every place, since the shift moves."""
+    if self.dtype is DType.C64:
+        refuse("logcumsumexp of complex numbers")
+    if self.rank == 0:
+        return self
+    along = normalize_dim(dim, self.rank)
+    t = b.materialize(b.cast(self, self.dtype.compute))
+    top = b.scan(Combine.MAX, t, along)
+    shift = b.materialize(b.pointwise(lambda m: select(prim(Prim.ABS, m).eq(math.inf), 0.0, m), top))
+
+    def term(i: tuple[Dim, ...], r: tuple[Dim, ...]) -> S:
+        here = (*i[:along], r[0], *i[along + 1 :])
+        return select(S(Index(r[0])) <= S(Index(i[along])), prim(Prim.EXP, S(t.at(here)) - S(shift.at(i))), 0.0)
+
+    total = b.reduce(Combine.SUM, t.shape, (t.shape[along],), term)
+    return b.cast(b.pointwise(lambda s, m: prim(Prim.LOG, s) + m, total, shift), self.dtype)
 
 
 def _best_so_far(b: Builder, self: Tensor, dim: int, combine: Combine) -> tuple[Tensor, Tensor]:

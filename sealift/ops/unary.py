@@ -9,6 +9,7 @@ from sealift.ir.dtype import DType
 from sealift.ir.loop.prim import Prim
 from sealift.ops.arguments import refuse
 from sealift.ops.lang import Builder, Number, S, Tensor, imaginary_part, is_nan, normalize_dim, prim, real_part, select
+from sealift.ops.pairs import constant
 from sealift.ops.pointwise import pointwise
 from sealift.ops.table import op
 from sealift.ops.views import narrowed, reshaped
@@ -80,6 +81,23 @@ def _rounding(name: str, which: Prim) -> None:
 
 for _name, _which in (("floor", Prim.FLOOR), ("ceil", Prim.CEIL), ("trunc", Prim.TRUNC), ("round", Prim.ROUND)):
     _rounding(_name, _which)
+
+
+@op("aten.round.decimals", samples="round")
+def round_decimals(b: Builder, self: Tensor, decimals: int = 0) -> Tensor:
+    """Half to even after scaling by a power of ten."""
+    if not self.dtype.is_float:
+        return self
+
+    def nearest(x: S) -> S:
+        if decimals == 0:
+            return prim(Prim.ROUND, x)
+        power = S(constant(10.0 ** abs(decimals), x.dtype))
+        if decimals < 0:
+            return prim(Prim.ROUND, x / power) * power
+        return prim(Prim.ROUND, x * power) / power
+
+    return pointwise(b, nearest, self)
 
 
 @op("aten.abs.default", samples="abs")

@@ -242,6 +242,26 @@ def test_one_error_says_everything() -> None:
     assert "sealift ops --missing" in text
 
 
+@pytest.mark.parametrize(
+    ("compute", "name", "way_out"),
+    [
+        (lambda x: x + torch.rand(4, 8), "aten.rand.default", "as an input"),
+        (lambda x: torch.fft.rfft(x).abs(), "aten._fft_r2c.default", "cosines and sines"),
+        (lambda x: torch.nonzero(x), "aten.nonzero.default", "depends on values"),
+        (lambda x: torch.as_strided(x, (2, 2), (1, 2)), "aten.as_strided.default", "unfold or expand"),
+    ],
+    ids=["rand", "fft", "nonzero", "as_strided"],
+)
+def test_what_lacks_a_row_for_a_reason_names_the_way_out(compute: Any, name: str, way_out: str) -> None:
+    class Lacking(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return compute(x)  # type: ignore[no-any-return]
+
+    with pytest.raises(CompileError) as caught:
+        from_export(export(Lacking(), (torch.randn(4, 8),)), "m", OPS)
+    assert f"no lowering for {name}" in str(caught.value) and way_out in str(caught.value)
+
+
 def test_a_branch_on_sizes_alone_is_refused_with_its_line() -> None:
     class Cond(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

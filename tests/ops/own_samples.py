@@ -183,6 +183,9 @@ OWN: Mapping[str, Callable[[torch.dtype], Calls]] = {
     },
     **{f"aten.{name}.Scalar": with_scalar for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{f"aten.bitwise_{name}_shift.Tensor_Scalar": with_scalar for name in ("left", "right")},
+    **{f"aten.__{name}shift__.Scalar": with_scalar for name in ("l", "r")},
+    "aten.searchsorted.Scalar": lambda d: [([t(d, 7).sort().values, 2], {"right": r}) for r in (False, True)],
+    "aten.bucketize.Scalar": lambda d: [([2, t(d, 7).sort().values], {"out_int32": r}) for r in (False, True)],
     **{f"aten.{name}.default": with_scalar for name in ("clamp_min", "clamp_max")},
     "aten.div.Scalar_mode": with_scalar_mode,
     "aten.pow.Tensor_Scalar": lambda d: [
@@ -327,6 +330,10 @@ DEVIATIONS: Mapping[str, Mapping[str, str]] = {  # hostile variants, and sizes a
     "aten.conv1d.default": {"size 0": "eager has no output channels where there are no input channels", "empty": "the same"},
     "aten.conv1d.padding": {"size 0": "the same", "empty": "the same", "values": "an infinite weight meets padding's zeros, or not: by kernel"},
     "aten.convolution.default": {"size 0": "the same", "empty": "the same"},
+    **{
+        f"aten.{name}": {"values": "a sequence that is not sorted has no place to find", "size 7": "the same"}
+        for name in ("searchsorted.Tensor", "searchsorted.Scalar", "bucketize.Tensor", "bucketize.Scalar")
+    },
     "aten.sort.default": {"values": "eager orders equals as it likes"},
     "aten.argsort.default": {"values": "the same"},
     "aten.topk.default": {"values": "the same"},
