@@ -27,10 +27,11 @@ from sealift.fleet.dashboard.view import View
 from sealift.fleet.errors import QuestionError
 from sealift.fleet.model import Batch, ModelEvent, Points, Resource, SeriesKey, labels_text
 from sealift.fleet.questions import Question, without_decimals
-from sealift.fleet.rules import Rule, Watch
+from sealift.fleet.rules import Rule, Watch, check
+from sealift.fleet.simulator import Regression
 from sealift.fleet.store.embedded import EmbeddedStore
 from sealift.fleet.store.interface import Filter
-from tests.fleet.conftest import START_S, Fleet, fill
+from tests.fleet.conftest import START_S, Fleet, fill, simulated
 
 PATIENCE_S = 600.0  # the machine may be busy, or stop this program for a while
 PATIENT = Limits(query_seconds=PATIENCE_S)
@@ -219,6 +220,27 @@ def test_a_trend_adds_up_to_the_operators_own_time(url: str, store: EmbeddedStor
         words = page(url, f"/?from={start}&to={end}&by={by}").words
         assert float(re.findall(r"Busy threads ([\d.]+)", words)[0]) == pytest.approx(busy, rel=0.01), by
         assert (" other " in words) == (by != "model")
+
+
+def test_alarms_as_a_page_and_as_files(store: EmbeddedStore, serving: Serving) -> None:
+    minutes = 30
+    slower = simulated(hosts=6, minutes=minutes, duty=0.5, regression=Regression("aten::addmm", "bert-base-v7", 1.6, after_s=minutes * 40))
+    fill(store, slower.batches(), group=500)
+    rules = (Rule("window", window_s=600, share=0.001),)
+    watch = Watch(rules)
+    url = serving(store, limits=PATIENT, clock_ns=lambda: slower.end_s * 10**9, watch=watch)
+    assert "No regressions" in page(url, "/alerts").words  # the watch has not looked yet
+    words = page(url, "/alerts?check=1").words
+    assert "aten::addmm, bert-base-v7" in words and "window" in words
+    expected = [a.as_dict() for a in check(store, rules, slower.end_s)]
+    found = pq.read_table(io.BytesIO(send(url, "GET", "/download/alarms.parquet?check=1")[2])).to_pylist()
+    assert [(r["rule"], r["operator"], r["model"], r["since"], r["hosts"]) for r in found] == [
+        (a["rule"], a["keys"]["operator"], a["keys"]["model"], a["since"], a["hosts"]) for a in expected
+    ]
+    assert [r["ratio"] for r in found] == [pytest.approx(a["ratio"], rel=1e-9) for a in expected] and len(found) >= 1
+    watch.look(store, slower.end_s)
+    assert "aten::addmm" in page(url, "/alerts").words and "Alarms 1 see the rules" in page(url, "/?from=all").words
+    assert get(url, "/download/alarms.csv")[2].startswith('"rule","operator","model","keys","ratio"')
 
 
 def test_two_versions_and_two_hosts_beside_one_another(store: EmbeddedStore, serving: Serving, fleet: Fleet) -> None:

@@ -25,7 +25,7 @@ from sealift.fleet.collector.app import Collector
 from sealift.fleet.collector.limits import allowed
 from sealift.fleet.dashboard import access, numbers
 from sealift.fleet.dashboard.choices import Choices
-from sealift.fleet.dashboard.pages import census, compare, model, operator, overview, process
+from sealift.fleet.dashboard.pages import alerts, census, compare, model, operator, overview, process
 from sealift.fleet.dashboard.pages.common import Asked, PageMaker, span_text
 from sealift.fleet.dashboard.panels import Page
 from sealift.fleet.dashboard.view import RANGES, View
@@ -48,7 +48,7 @@ PAGES: dict[str, tuple[PageMaker, str]] = {
     "/processes": (census.processes, "-1h"),
     "/process": (process.process, "-15m"),
     "/compare": (compare.compare, "-1h"),
-    "/alerts": (census.alerts, "-1h"),
+    "/alerts": (alerts.alerts, "-1h"),
 }
 NAVIGATION = (  # (section, text, path, key after "g")
     ("overview", "Overview", "/", "o"),
@@ -191,7 +191,10 @@ class Dashboard:
             raise QuestionError(f"a download as {format!r}; help: csv or parquet")
 
         def work() -> tuple[bytes, str]:
-            table, _ = api.answer(self.collector.store, question, parameters, self.now_s)
+            if question == "alarms":
+                table = alerts.table(alerts.found(self.collector, self.now_s, api.one(parameters, "check") == "1"))
+            else:
+                table, _ = api.answer(self.collector.store, question, parameters, self.now_s)
             return encoded(table, format, {})
 
         body, media = await self.in_thread(work)

@@ -1,4 +1,4 @@
-"""The small tables: which APIs are called, which model files go where, which processes report, and what got slower."""
+"""The small tables: which APIs are called, which model files go where, which processes report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from sealift.fleet.dashboard.pages.common import Asked, bare, files, key_cell, m
 from sealift.fleet.dashboard.pages.overview import signed
 from sealift.fleet.dashboard.panels import Cell, Page, Panel, Tile, plain
 from sealift.fleet.dashboard.view import View
-from sealift.fleet.rules import Alarm, Rule, check
 
 HEARD_S = 60  # a process that reported within so many seconds counts as running
 
@@ -175,81 +174,3 @@ def process_grid(asked: Asked, rows: list[dict[str, Any]], caption: str = "Proce
 
 def state(asked: Asked, row: Mapping[str, Any]) -> Cell:
     return Cell("reporting", tag="good") if row["last_s"] >= asked.now_s - HEARD_S else Cell("silent")
-
-
-def alerts(asked: Asked) -> Page:
-    view, watch = asked.view, asked.collector.watch
-    checked = view.choice("check") == "1"
-    rules = tuple(watch.rules) if watch and watch.rules else (Rule(),)
-    alarms = check(asked.store, rules, int(asked.now_s)) if checked else list(watch.alarms) if watch else []
-    page = Page(
-        "Alerts", (("Overview", view.to("/")),), (), "alerts", subtitle="What got slower, by the collector's rules",
-        actions=(("Check now", view.choosing(check="1")),), controls="none",
-    )  # fmt: skip
-    if alarms:
-        first = Panel(
-            "alarms",
-            numbers.many(len(alarms), "regression"),
-            grid=_alarm_grid(asked, alarms),
-            note="The costliest first. p is corrected for everything that was looked at.",
-        )
-    elif watch is None and not checked:
-        first = Panel("alarms", "Nobody watches", empty="This collector was started without rules.", hint="sealift fleet serve --rules rules.json")
-    else:
-        first = Panel(
-            "alarms", "No regressions", empty=f"{'Just now' if checked else 'At the last look'} no operator was slower than the rules allow."
-        )
-    return replace(page, rows=((first,), (_rules_panel(rules, watch is not None),)))
-
-
-def _alarm_grid(asked: Asked, alarms: list[Alarm]) -> Any:
-    view = asked.view
-    rows = [dict(a.as_dict(), alarm=a) for a in alarms]
-
-    def what(row: Mapping[str, Any]) -> Cell:
-        keys = row["keys"]
-        text = ", ".join(v for v in keys.values() if v)
-        href = (
-            view.to("/operator", name=keys["operator"])
-            if keys.get("operator")
-            else view.to("/model", name=keys["model"])
-            if keys.get("model")
-            else ""
-        )
-        return Cell(text, href=href, code=True)
-
-    return plain(
-        "Regressions",
-        rows,
-        [
-            ("Rule", False, lambda r: Cell(r["rule"])),
-            ("What", False, what),
-            ("Change", True, lambda r: Cell(numbers.change(r["ratio"]), numbers.interval(r["ratio_low"], r["ratio_high"]), tag="bad")),
-            ("Before", True, lambda r: Cell(numbers.duration(r["before_ns"]))),
-            ("Now", True, lambda r: Cell(numbers.duration(r["after_ns"]))),
-            ("p", True, lambda r: Cell(numbers.p_value(r["p_value"]))),
-            ("Share", True, lambda r: Cell(numbers.percent(r["share"]))),
-            ("Costs", True, lambda r: Cell(numbers.duration(r["cost_ns"]))),
-            ("Hosts", True, lambda r: Cell(numbers.count(r["hosts"]))),
-            ("Since about (UTC)", False, lambda r: Cell(numbers.moment(r["since"]))),
-        ],
-    )  # fmt: skip
-
-
-def _rules_panel(rules: tuple[Rule, ...], watched: bool) -> Panel:
-    grid = plain(
-        "Rules",
-        [{"rule": r} for r in rules],
-        [
-            ("Rule", False, lambda r: Cell(r["rule"].name)),
-            ("By", False, lambda r: Cell(", ".join(r["rule"].by))),
-            ("Where", False, lambda r: Cell(", ".join(f.key + f.operation + f.value for f in r["rule"].where) or "everything")),
-            ("Slower by", True, lambda r: Cell(numbers.percent(r["rule"].change))),
-            ("Share at least", True, lambda r: Cell(numbers.percent(r["rule"].share))),
-            ("p below", True, lambda r: Cell(f"{r['rule'].p_value:g}")),
-            ("Window", True, lambda r: Cell(f"{r['rule'].window_s / 60:g} min")),
-            ("Compared with", False, lambda r: Cell("the version before" if r["rule"].versions else f"up to {r['rule'].days} days before")),
-            ("Webhook", False, lambda r: Cell("yes" if r["rule"].webhook else "no")),
-        ],
-    )  # fmt: skip
-    return Panel("rules", "Rules", "Looked at every minute." if watched else "The default rule; it is looked at when asked.", grid=grid)

@@ -99,14 +99,16 @@ def trend(asked: Asked, view: View, key: str, panel: Panel, wide: bool = True, h
     """Operators' own time a second, stacked by the key's values; the panel's title and note are given."""
     step = step_for(view.start_s, view.end_s)
     rows = questions.trend(asked.store, view.question(key, limit=_GROUPS, step_s=step)).to_pylist()
-    whole = questions.trend(asked.store, Question(view.start_s, view.end_s, (), view.filters, step_s=step)).to_pylist()
     sums: dict[str, float] = defaultdict(float)
     for r in rows:
         sums[r[key]] += own_time(r)
     ranked = sorted(sums, key=lambda name: (-sums[name], name))
     colours = {name: i for i, name in enumerate(ranked[:SERIES])}
     values: dict[str, dict[int, float]] = {name: {} for name in colours}
-    other = _unlisted(rows, whole)
+    other = defaultdict[int, float](float)
+    if len(sums) >= _GROUPS:
+        everything = Question(view.start_s, view.end_s, (), view.filters, step_s=step)
+        other = _unlisted(rows, questions.trend(asked.store, everything).to_pylist())
     own_ns = sum(sums.values()) + sum(other.values())
     for r in rows:
         if r[key] in colours:
@@ -132,7 +134,7 @@ def trend(asked: Asked, view: View, key: str, panel: Panel, wide: bool = True, h
     return Trend(made, colours, own_ns)
 
 
-def _unlisted(rows: Rows, whole: Rows) -> dict[int, float]:
+def _unlisted(rows: Rows, whole: Rows) -> defaultdict[int, float]:
     """Own time of the groups beyond `_GROUPS`, by time: their total time is known; of it, as much is taken for their own as of the listed ones'."""
     listed, own = defaultdict[int, int](int), defaultdict[int, float](float)
     for r in rows:
