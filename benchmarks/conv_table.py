@@ -2,7 +2,7 @@
 
 Batch 1, channels last, weights packed ahead, bias and ReLU fused. Each library runs in a process of its own and starts after a pause, because the
 other's idle workers spin for some milliseconds before they sleep; rounds are interleaved and the median ratio is the figure to read. One thread is
-measured in CPU time, two by the wall clock.
+measured in CPU time, two by the wall clock, each on a core of its own; a measurement in which another program took a core is made again.
 
 oneDNN is the PyPI packages onednn-cpu-gomp and onednn-devel-cpu-gomp 2023.2, installed in this Python's prefix or below --onednn; without them its
 column is empty.
@@ -14,16 +14,18 @@ Rows and libraries are kept in --work until the kernels change, so a run can be 
 
 import argparse
 import ctypes
+import functools
 import hashlib
 import json
 import os
 import pathlib
 import platform
+import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any
 
@@ -47,6 +49,7 @@ MOBILENET_V2 = [
 ISA_FLAGS = [["-march=x86-64"], ["-march=x86-64-v3"], ["-march=x86-64-v4", "-mprefer-vector-width=512"]]
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off"]
 SECONDS = 0.012  # a measurement's length, at least one call
+ATTEMPTS = 10
 PAUSE_S = 0.02  # before a side starts
 GOAL = 0.9  # of oneDNN's speed
 
@@ -84,6 +87,26 @@ def build_onednn(prefix: str, library: pathlib.Path) -> bool:
     return True
 
 
+def pin_threads(cores: Sequence[int]) -> None:
+    """The main thread on the first core, the others on the rest in turn: a scheduler that puts two on one core for a while would be measured, too."""
+    first, *rest = cores
+    others = [int(t) for t in os.listdir("/proc/self/task") if int(t) != os.getpid()]
+    os.sched_setaffinity(0, {first})
+    for i, thread in enumerate(others):
+        os.sched_setaffinity(thread, {rest[i % len(rest)]} if rest else {first})
+
+
+def undisturbed(run: Callable[[], float]) -> float:
+    """One measurement, made again while another program takes a core in it; the last of ATTEMPTS counts in any case."""
+    seconds = 0.0
+    for _ in range(ATTEMPTS):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+        seconds = run()
+        if resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw == before:
+            break
+    return seconds
+
+
 def serve(library: str, threads: int) -> None:
     """One library's process: a shape to prepare or null to measure it again, a line each; answers seconds a call, then the mean absolute output."""
     import torch
@@ -95,6 +118,7 @@ def serve(library: str, threads: int) -> None:
         lib.bench_new.restype, lib.bench_run.restype = ctypes.c_void_p, ctypes.c_double
         lib.bench_new.argtypes = [ctypes.POINTER(Shape), ctypes.c_int32] + [ctypes.c_void_p] * 4
         lib.bench_run.argtypes, lib.bench_free.argtypes = [ctypes.c_void_p, ctypes.c_int32], [ctypes.c_void_p]
+    cores = sorted(os.sched_getaffinity(0))
     clock = time.process_time if threads == 1 else time.perf_counter
     bench, run, repeats, keep = None, None, 1, None
     for line in sys.stdin:
@@ -130,10 +154,13 @@ def serve(library: str, threads: int) -> None:
                         return elapsed
 
             run(1)
+            if threads > 1:
+                pin_threads(cores)
             repeats = max(1, int(SECONDS / max(min(run(1), run(1)), 1e-6)))
         time.sleep(PAUSE_S)
         run(1)
-        seconds = run(repeats) / repeats
+        measured = functools.partial(run, repeats)
+        seconds = (measured() if threads == 1 else undisturbed(measured)) / repeats
         print(json.dumps([seconds, float(keep[3].double().abs().mean())]), flush=True)
 
 
@@ -174,7 +201,8 @@ def measure(servers: dict[str, Server], model: str, row: tuple[int, ...], thread
 
 def digest_of(isa: int) -> str:
     """Of all that a row depends on."""
-    sources = [*sorted((ROOT / "kernels").rglob("*.[ch]*")), ROOT / "benchmarks/conv_bench.cpp"]
+    parts = [p for folder in ("conv", "gemm", "simd") for p in sorted((ROOT / "kernels" / folder).glob("*.[ch]*"))]
+    sources = [*parts, ROOT / "kernels/tests/test_host.h", ROOT / "benchmarks/conv_bench.cpp"]
     return hashlib.sha256(b"".join(s.read_bytes() for s in sources) + json.dumps([isa, ISA_FLAGS, FLAGS]).encode()).hexdigest()
 
 
@@ -205,12 +233,12 @@ def machine() -> str:
     return f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} cores"
 
 
-def as_page(rows: Sequence[dict[str, Any]], peers: Sequence[str], isa: int, rounds: int) -> str:
+def as_page(rows: Sequence[dict[str, Any]], peers: Sequence[str], threads: str, isa: int, rounds: int) -> str:
     head = f"| in, out channels, kernel, stride | threads | us | GF/s | {' | '.join(f'{p} us | ratio' for p in peers)} |"
     lines = [
         "# Convolutions",
         "",
-        f"Written by `python benchmarks/conv_table.py --peers {','.join(peers)} --write docs/conv-table.md` on {machine()}"
+        f"Written by `python benchmarks/conv_table.py --peers {','.join(peers)} --threads {threads} --write docs/conv-table.md` on {machine()}"
         f" ({('baseline', 'AVX2', 'AVX-512')[isa]}), {date.today()}; median of {rounds} interleaved rounds.",
         "",
         "Every distinct convolution of ResNet-50 and MobileNetV2: batch 1, float32, channels last, weights packed ahead, bias and ReLU fused; `dw`:",
@@ -288,7 +316,7 @@ def main() -> int:
     if left:
         print(f"{left} rows are left: run the same command again", file=sys.stderr)
     elif args.write:
-        args.write.write_text(as_page(rows, peers, args.isa, args.rounds))
+        args.write.write_text(as_page(rows, peers, args.threads, args.isa, args.rounds))
     return 0
 
 
