@@ -280,7 +280,7 @@ def in_turns(step: Callable[[], object], probability: float, seconds: float) -> 
         run_for(step, 0.2)
         begin = time.monotonic()
         step()
-        steps = max(1, int(0.02 / (time.monotonic() - begin)))
+        steps = max(1, int(0.05 / (time.monotonic() - begin)))
 
         def block(records: bool) -> Callable[[], float]:
             def run() -> float:
