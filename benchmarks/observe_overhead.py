@@ -258,7 +258,7 @@ class WholeModel:
         if self.cost("high") <= self.goal:
             return "yes, by the pairs"
         noise = (self.cost("high") - self.cost("low")) / 2
-        if noise > self.goal / 4 and self.own_account <= self.goal:
+        if self.cost("low") <= self.goal and noise > self.goal / 4 and self.own_account <= self.goal:
             return "yes, by the account (the pairs are too noisy)"
         return "no"
 
