@@ -105,17 +105,23 @@ def check(
         inputs, kwargs = exported_program.example_inputs
     args, named = tuple(inputs), dict(kwargs or {})
     compiled = load(path, model, num_threads, isa)
-    cases = [CheckedCase({}, _compare_run(compiled, exported_program, args, named))]
+    cases = [CheckedCase({}, _compare_with(_eager(exported_program, args, named), compiled, exported_program, args, named))]
     for case in inputs_at_other_sizes(compiled, args, named) if other_sizes else ():
         cases.append(_at_sizes(compiled, exported_program, case))
     return CheckReport(tuple(cases))
 
 
-def _compare_run(compiled: Model, program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[OutputReport, ...]:
+def _eager(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Each run has inputs and a state of its own: a model may write into both."""
     with torch.no_grad():
-        eager = compiled.flatten_outputs(_module(program)(*_copied(args), **_copied(kwargs)))
+        return _module(program)(*_copied(args), **_copied(kwargs))
+
+
+def _compare_with(result: Any, compiled: Model, program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[OutputReport, ...]:
+    """The package, and the program in float64, beside eager's `result`."""
+    with torch.no_grad():
         wide = _in_double(program, args, kwargs)
+    eager = compiled.flatten_outputs(result)
     got = compiled.flatten_outputs(compiled.context()(*_copied(args), **_copied(kwargs)))
     exact = compiled.flatten_outputs(wide) if wide is not None else eager
     names = [o.name for o in compiled.outputs]
@@ -124,11 +130,10 @@ def _compare_run(compiled: Model, program: Any, args: tuple[Any, ...], kwargs: d
 
 def _at_sizes(compiled: Model, program: Any, case: SizedInputs) -> CheckedCase:
     try:
-        with torch.no_grad():
-            _module(program)(*_copied(case.args), **_copied(case.kwargs))
+        result = _eager(program, case.args, case.kwargs)
     except Exception as error:  # the model's own code: anything may come of sizes that it was not meant for
         return CheckedCase(case.sizes, (), (str(error).strip().splitlines() or [type(error).__name__])[0])
-    return CheckedCase(case.sizes, _compare_run(compiled, program, case.args, case.kwargs))
+    return CheckedCase(case.sizes, _compare_with(result, compiled, program, case.args, case.kwargs))
 
 
 def _module(program: Any) -> torch.nn.Module:
