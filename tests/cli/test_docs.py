@@ -34,8 +34,8 @@ def test_the_readmes_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_links_lead_somewhere() -> None:
-    for page in (ROOT / "README.md", ROOT / "docs/architecture.md"):
-        for target in re.findall(r"\]\((?!http)([^)#]+)\)", re.sub(r"```.*?```", "", page.read_text(), flags=re.S)):
+    for page in (ROOT / "README.md", ROOT / "docs/README.md", ROOT / "docs/architecture.md", *(ROOT / "docs/guides").glob("*.md")):
+        for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", re.sub(r"```.*?```", "", page.read_text(), flags=re.S)):
             if target != "docs/performance.md":  # make bench writes it
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
