@@ -136,7 +136,7 @@ def processes(asked: Asked) -> Page:
             "SEALIFT_OBSERVE=otlp:http://127.0.0.1:4318 python program.py",
         )
     grid = process_grid(asked, rows[: asked.limit])
-    running = sum(1 for r in rows if r["last_s"] >= asked.now_s - HEARD_S)
+    running = sum(is_reporting(asked, r) for r in rows)
     tiles = [
         Tile("Known", numbers.count(len(rows))),
         Tile("Reporting", numbers.count(running), f"within {HEARD_S} s", tag="good" if running else ""),
@@ -172,5 +172,9 @@ def process_grid(asked: Asked, rows: list[dict[str, Any]], caption: str = "Proce
     )  # fmt: skip
 
 
+def is_reporting(asked: Asked, row: Mapping[str, Any]) -> bool:
+    return bool(row["last_s"] >= asked.now_s - HEARD_S)
+
+
 def state(asked: Asked, row: Mapping[str, Any]) -> Cell:
-    return Cell("reporting", tag="good") if row["last_s"] >= asked.now_s - HEARD_S else Cell("silent")
+    return Cell("reporting", tag="good") if is_reporting(asked, row) else Cell("silent")
