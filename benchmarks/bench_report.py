@@ -22,14 +22,13 @@ Results = dict[str, Any]
 def describe_machine() -> dict[str, str]:
     """What the figures depend on."""
     import torch
+    from machine import cpu_name
 
     import sealift
     from sealift import _runtime
 
-    with open("/proc/cpuinfo") as file:
-        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
     isas = [name for i, name in enumerate(("baseline", "AVX2", "AVX-512", "AMX")) if _runtime.machine_isas() >> i & 1]
-    cpu = f"{names[0] if names else platform.processor()}, {len(os.sched_getaffinity(0))} cores ({', '.join(isas)})"
+    cpu = f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores ({', '.join(isas)})"
     return {"machine": cpu, "versions": f"torch {torch.__version__}, sealift {sealift.__version__}, Python {platform.python_version()}"}
 
 

@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import pathlib
-import platform
 import resource
 import statistics
 import subprocess
@@ -229,8 +228,9 @@ def as_line(r: dict[str, Any], peers: Sequence[str]) -> str:
 
 
 def machine() -> str:
-    names = [line.partition(":")[2].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+    from machine import cpu_name
+
+    return f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores"
 
 
 def as_page(rows: Sequence[dict[str, Any]], peers: Sequence[str], threads: str, isa: int, rounds: int) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -395,9 +394,9 @@ def page(rounds: int, seconds: float, turns_s: float) -> str:
         point = record_point_ns(folder)
         count, compiled = kernels(rounds, folder)
         rows = models(seconds, turns_s, folder)
-    cpu = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), platform.machine()
-    )
+    from machine import cpu_name
+
+    cpu = cpu_name()
     hundredth = dict(compiled)["0.01"]
     lines = [
         "# What observing costs",
