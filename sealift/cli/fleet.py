@@ -50,6 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1; any other one needs --write-token)")
     serve.add_argument("--port", type=int, default=4318, help="port (default 4318; 0: any)")
     serve.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="host name to answer to without tokens, besides localhost and addresses in numbers; may repeat",
+    )
+    serve.add_argument(
         "--write-token", action="append", default=[], metavar="TOKEN", help="agents must send it; may repeat; @FILE reads it from a file"
     )
     serve.add_argument(
@@ -200,8 +207,9 @@ def _retention(arguments: argparse.Namespace) -> Any:
 
 def _serve(arguments: argparse.Namespace, output: Output) -> int:
     from sealift.fleet.collector.app import Collector
+    from sealift.fleet.collector.guard import Names
     from sealift.fleet.collector.limits import Limits
-    from sealift.fleet.collector.serve import Address, open_store, serve
+    from sealift.fleet.collector.serve import Address, open_store, serve, without_password
     from sealift.fleet.control import Budget
     from sealift.fleet.errors import QuestionError
     from sealift.fleet.rules import Rule, Watch, read_rules
@@ -217,16 +225,18 @@ def _serve(arguments: argparse.Namespace, output: Output) -> int:
         raise QuestionError("--hosts and --overhead are percentages above 0; help: --hosts 10 --overhead 0.5")
     store = open_store(arguments.store, _retention(arguments), arguments.threads)
     budget = Budget(overhead=arguments.overhead / 100, points_per_s=arguments.points_per_second, hosts=arguments.hosts / 100)
-    collector = Collector(store, limits, budget, Watch(rules))
+    collector = Collector(store, limits, budget, Names.of((arguments.host, *arguments.allow_host)), Watch(rules))
     address = Address(arguments.host, arguments.port, arguments.tls_certificate, arguments.tls_key, arguments.tls_client_authority)
+
+    where = without_password(arguments.store)
 
     def ready(url: str) -> None:
         output.result(
-            {"url": url, "store": arguments.store, "pid": os.getpid()},
+            {"url": url, "store": where, "pid": os.getpid()},
             "\n".join(
                 (
                     f"sealift fleet: {url}",
-                    f"  store      {arguments.store}",
+                    f"  store      {where}",
                     f"  agents     OTEL_EXPORTER_OTLP_ENDPOINT={url}",
                     f"  questions  sealift fleet top --url {url}",
                 )

@@ -57,3 +57,9 @@ class MissingExtraError(FleetError, ImportError):
     """The extra `fleet` is not installed."""
 
     code = "E-FLEET-008"
+
+
+class ForeignError(FleetError, PermissionError):
+    """A request under a name that the collector does not answer to, or from another site's page."""
+
+    code = "E-FLEET-009"

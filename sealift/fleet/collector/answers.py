@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -32,13 +33,24 @@ def encoded(table: pa.Table, format: str, about: Mapping[str, Any]) -> tuple[byt
         return json.dumps(body, allow_nan=False, default=str).encode(), FORMATS[format]
     sink = pa.BufferOutputStream()
     if format == "csv":
-        pacsv.write_csv(table, sink)
+        pacsv.write_csv(_unlike_formulas(table), sink)
     elif format == "parquet":
         pq.write_table(table, sink, compression="zstd")
     else:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
     return sink.getvalue().to_pybytes(), FORMATS[format]
+
+
+_FORMULA = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"  # what spreadsheets take for one, in full width as well
+
+
+def _unlike_formulas(table: pa.Table) -> pa.Table:
+    """Texts that a spreadsheet would compute, begun with an apostrophe: names come from the network. The other formats have them as they are."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            table = table.set_column(i, field.name, pc.replace_substring_regex(table.column(i), _FORMULA, r"'\0"))
+    return table
 
 
 def plain(value: Any) -> Any:

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from sealift.fleet import questions
+from sealift.fleet.cells import Side
 from sealift.fleet.errors import QuestionError
-from sealift.fleet.questions import Question, Side
+from sealift.fleet.questions import Question
 from sealift.fleet.store.interface import Filter, Store, checked_key
 from sealift.fleet.times import parse_span, parse_time
 

@@ -23,16 +23,19 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp
 
 from sealift.fleet.collector import api
 from sealift.fleet.collector.answers import encoded
 from sealift.fleet.collector.commit import BehindError, Committer
 from sealift.fleet.collector.figures import Figures, prometheus
+from sealift.fleet.collector.guard import Guard, Names
 from sealift.fleet.collector.limits import Limits, RateLimiter, allowed
 from sealift.fleet.control import Budget, Controller
 from sealift.fleet.errors import FleetError, QuestionError, RuleError, StoreFullError, WireError
 from sealift.fleet.model import Decoded
 from sealift.fleet.otlp.decode import Decoder, from_json, inflate
+from sealift.fleet.patience import within
 from sealift.fleet.rules import Rule, Watch, check
 from sealift.fleet.store.interface import Store
 from sealift.fleet.times import parse_time
@@ -50,6 +53,7 @@ class Collector:
     store: Store
     limits: Limits = field(default_factory=Limits)
     budget: Budget = field(default_factory=Budget)
+    names: Names = field(default_factory=Names)
     watch: Watch | None = None
     maintain_every_s: float = 10.0
     gather_s: float = 0.05
@@ -92,7 +96,7 @@ class Collector:
         self.store.close()
 
 
-def application(collector: Collector) -> Starlette:
+def application(collector: Collector) -> ASGIApp:
     """Closes the collector when the server shuts down."""
 
     @contextlib.asynccontextmanager
@@ -122,9 +126,7 @@ def application(collector: Collector) -> Starlette:
         routes.append(Mount("/", dashboard.application(collector)))
     else:
         routes.append(Route("/", bound(_front)))
-    app = Starlette(routes=routes, lifespan=lifespan)
-    app.state.collector = collector
-    return app
+    return Guard(Starlette(routes=routes, lifespan=lifespan), collector.names, collector.limits, collector.figures)
 
 
 async def _guarded(handler: Callable[[Collector, Request], Awaitable[Response]], collector: Collector, request: Request) -> Response:
@@ -240,7 +242,7 @@ async def _front(_: Collector, __: Request) -> Response:
 
 async def _in_thread(collector: Collector, work: Callable[[], Any]) -> Any:
     try:
-        return await asyncio.wait_for(anyio.to_thread.run_sync(work, abandon_on_cancel=True), collector.limits.query_seconds)
+        return await within(collector.limits.query_seconds, anyio.to_thread.run_sync(work, abandon_on_cancel=True))
     except asyncio.TimeoutError:
         raise QuestionError(f"no answer within {collector.limits.query_seconds:g} s; help: a shorter time range or fewer keys") from None
 

@@ -54,7 +54,7 @@ def prometheus(collector: Collector) -> str:
         ("maintain_failures", "Rounds of housekeeping that failed."),
     ):
         family(f"sealift_fleet_{name}_total", "counter", text, [("", counts.get(name, 0))])
-    refused = [(f'{{reason="{r}"}}', counts.get(f"refused_{r}", 0)) for r in ("token", "behind", "full", "bytes", "rate")]
+    refused = [(f'{{reason="{r}"}}', counts.get(f"refused_{r}", 0)) for r in ("token", "host", "behind", "full", "bytes", "rate")]
     family("sealift_fleet_refused_total", "counter", "Requests refused, by reason.", refused)
     for name, text, value in (
         ("batches", "Batches counted.", committer.counted),

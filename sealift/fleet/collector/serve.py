@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import socket
 import ssl
+import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,14 @@ def open_store(where: str, retention: Retention, threads: int | None = None) -> 
 
         return ClickHouseStore.connect(where, retention)
     return EmbeddedStore(Path(where).expanduser(), retention, threads=threads)
+
+
+def without_password(where: str) -> str:
+    """A store's address as it may be printed and logged."""
+    parts = urllib.parse.urlsplit(where)
+    if parts.password is None:
+        return where
+    return urllib.parse.urlunsplit(parts._replace(netloc=f"{parts.username or ''}@{parts.netloc.rpartition('@')[2]}"))
 
 
 def serve(collector: Collector, address: Address, ready: Callable[[str], None]) -> None:

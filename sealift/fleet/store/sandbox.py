@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,13 +9,12 @@ import duckdb
 import pyarrow as pa
 
 from sealift.fleet.errors import QuestionError
+from sealift.fleet.patience import limited
 
 
 def answer(text: str, views: Mapping[str, str], tables: Mapping[str, pa.Table], folder: Path, limit: int, timeout_s: float) -> pa.Table:
     """`views`: name -> FROM clause. At most `limit` rows and `timeout_s` seconds."""
     connection = duckdb.connect(":memory:")
-    watch = threading.Timer(timeout_s, connection.interrupt)
-    watch.start()
     try:
         statements = connection.extract_statements(text)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
@@ -30,11 +28,11 @@ def answer(text: str, views: Mapping[str, str], tables: Mapping[str, pa.Table], 
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         for name, source in views.items():
             connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {source}")
-        return connection.sql(statements[0].query.rstrip().rstrip(";")).limit(limit).to_arrow_table()
+        with limited(timeout_s, connection.interrupt):
+            return connection.sql(statements[0].query.rstrip().rstrip(";")).limit(limit).to_arrow_table()
     except duckdb.InterruptException:
         raise QuestionError(f"no answer within {timeout_s:g} s; help: fewer rows, or ask `hours` instead of `points`") from None
     except duckdb.Error as error:
         raise QuestionError(f"{str(error).strip()}; help: `sealift fleet sql --help` lists the views") from None
     finally:
-        watch.cancel()
         connection.close()
