@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sealift.fleet import statistics
+from sealift.fleet.cells import Side, by_host, with_steps
 from sealift.fleet.errors import QuestionError
 from sealift.fleet.store.interface import Filter, Selection, Store
 
@@ -154,7 +155,7 @@ def apis(store: Store, where: Sequence[Filter] = (), by: Sequence[str] = ()) -> 
         }
         for key, found in groups.items()
     ]
-    rows.sort(key=lambda r: (-r["processes"], r["api"]))
+    rows.sort(key=lambda r: (-r["processes"], r["api"], *(r[k] for k in by)))
     fields = [(k, pa.string()) for k in ("api", *by)] + [(k, pa.int64()) for k in ("processes", "hosts", "first_s", "last_s")]
     return pa.Table.from_pylist(rows, pa.schema(fields))
 
@@ -211,19 +212,12 @@ def processes(store: Store, where: Sequence[Filter] = ()) -> pa.Table:
     return pa.Table.from_pylist(sorted(kept, key=lambda r: (-r["last_s"], r["instance"])), table.schema)
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the two things compared: a time range, and filters that single out a version, say."""
-
-    start_s: int
-    end_s: int
-    where: tuple[Filter, ...] = ()
-
-
 def diff(store: Store, a: Side, b: Side, by: tuple[str, ...] = ("operator",), where: tuple[Filter, ...] = (), limit: int = 50) -> pa.Table:
     """What got slower or faster from `a` to `b`: mean time of a call, the ratio of each host to itself with bounds, how sure (p_value,
     Holm-corrected over the rows), and what that costs in `b`. Rows: by significance, then by that cost. What only one side has has no ratio."""
-    cells_a, cells_b = (_cells(store, side, by, where) for side in (a, b))
+    a, b = (replace(side, where=where + side.where) for side in (a, b))
+    cells_a, cells_b = (by_host(store, side, by) for side in (a, b))
+    cells_a, cells_b = with_steps(store, a, by, cells_a, cells_b), with_steps(store, b, by, cells_b, cells_a)
     total_a, total_b = (sum(_sum(hosts, 0) for hosts in cells.values()) or 1.0 for cells in (cells_a, cells_b))
     rows: list[dict[str, Any]] = []
     for key in sorted(set(cells_a) | set(cells_b)):
@@ -253,19 +247,6 @@ def diff(store: Store, a: Side, b: Side, by: tuple[str, ...] = ("operator",), wh
     numbers = ("a_mean_ns", "b_mean_ns", "ratio", "ratio_low", "ratio_high", "p_value", "a_share", "b_share", "cost_ns")
     fields = [(k, pa.string()) for k in by] + [(k, pa.float64()) for k in numbers] + [("a_count", pa.int64()), ("b_count", pa.int64())]
     return pa.Table.from_pylist(rows[:limit], pa.schema(fields))
-
-
-_Cells = dict[tuple[str, ...], dict[str, list[tuple[float, float]]]]  # key -> host -> (total, count) of each time step
-
-
-def _cells(store: Store, side: Side, by: tuple[str, ...], where: tuple[Filter, ...]) -> _Cells:
-    step = max(10, (side.end_s - side.start_s) // 12)
-    step = step // 10 * 10 if step < 60 else step // 60 * 60
-    keys = (*by, *(("host",) if "host" not in by else ()))
-    found: _Cells = defaultdict(lambda: defaultdict(list))
-    for r in store.totals(Selection(side.start_s, side.end_s, keys, where + side.where, step)).to_pylist():
-        found[tuple(r[k] for k in by)][r["host"]].append((float(r["total_ns"]), float(r["count"])))
-    return found
 
 
 def _sum(hosts: Mapping[str, Sequence[tuple[float, float]]], which: int) -> float:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import logging
 import math
+import time
+import urllib.parse
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +25,14 @@ from typing import Any
 import numpy as np
 
 from sealift.fleet import statistics
+from sealift.fleet.cells import Hosts, Key, Side, added, by_host, with_steps
 from sealift.fleet.errors import QuestionError, RuleError
 from sealift.fleet.store.interface import Filter, Selection, Store, checked_key
 from sealift.fleet.times import parse_span
 
 _LOG = logging.getLogger(__name__)
 DAY_S = 86_400
-_Hosts = dict[str, dict[int, tuple[float, float]]]  # host -> step -> (total, count)
-_Cells = dict[tuple[str, ...], _Hosts]
+_REST = 20  # times what a look took
 
 
 @dataclass(frozen=True)
@@ -126,14 +128,6 @@ def check(store: Store, rules: Sequence[Rule], now_s: int) -> list[Alarm]:
     return sorted(found, key=lambda a: -a.cost_ns)
 
 
-def _cells(store: Store, rule: Rule, start_s: int, end_s: int, step_s: int, extra: tuple[Filter, ...] = ()) -> _Cells:
-    selection = Selection(start_s, end_s, (*rule.by, *(("host",) if "host" not in rule.by else ())), rule.where + extra, step_s)
-    found: _Cells = defaultdict(lambda: defaultdict(dict))
-    for r in store.totals(selection).to_pylist():
-        found[tuple(r[k] for k in rule.by)][r["host"]][r["time"]] = (float(r["total_ns"]), float(r["count"]))
-    return found
-
-
 def _step(span_s: int) -> int:
     step = max(10, span_s // 12)
     return step // 60 * 60 if step >= 60 else step // 10 * 10
@@ -143,17 +137,13 @@ def _times(store: Store, rule: Rule, now_s: int) -> list[Alarm]:
     end = now_s // 60 * 60 if rule.window_s >= 600 else now_s // 10 * 10
     start = end - rule.window_s
     first, _ = store.time_range()
-    step = _step(rule.window_s)
-    baselines = []
-    for day in range(1, rule.days + 1):
-        if start - day * DAY_S >= first:
-            baselines.append(_cells(store, rule, start - day * DAY_S, end - day * DAY_S, step))
-    if not any(baselines):  # a store that is younger than a day: what came before the window
+    days = [day * DAY_S for day in range(1, rule.days + 1) if start - day * DAY_S >= first]
+    now = Side(start, end, rule.where)
+    alarms = _judged(store, rule, now, [Side(start - day, end - day, rule.where) for day in days])
+    if alarms is None:  # a store that is younger than a day: what came before the window
         begin = max(first, start - 4 * rule.window_s)
-        if begin >= start - step:
-            return []
-        baselines = [_cells(store, rule, begin, start, step)]
-    return _judged(rule, _cells(store, rule, start, end, step), [b for b in baselines if b], (start, end))
+        alarms = _judged(store, rule, now, [Side(begin, start, rule.where)]) if begin < start - _step(rule.window_s) else []
+    return alarms or []
 
 
 def _versions(store: Store, rule: Rule, now_s: int) -> list[Alarm]:
@@ -162,14 +152,15 @@ def _versions(store: Store, rule: Rule, now_s: int) -> list[Alarm]:
     for p in store.processes().to_pylist():
         if p["version"]:
             newest[p["service"]][p["version"]] = min(p["first_s"], newest[p["service"]].get(p["version"], 1 << 60))
-    start, end, alarms = now_s - rule.window_s, now_s, list[Alarm]()
-    step = _step(rule.window_s)
+    alarms = list[Alarm]()
     for service, seen in newest.items():
         if len(seen) < 2:
             continue
         before, after = sorted(seen, key=lambda v: seen[v])[-2:]
-        sides = [_cells(store, rule, start, end, step, (Filter("service", "=", service), Filter("version", "=", v))) for v in (before, after)]
-        for alarm in _judged(rule, sides[1], [sides[0]], (start, end), same_hosts=False):
+        sides = [
+            Side(now_s - rule.window_s, now_s, (*rule.where, Filter("service", "=", service), Filter("version", "=", v))) for v in (before, after)
+        ]
+        for alarm in _judged(store, rule, sides[1], [sides[0]], same_hosts=False) or []:
             alarms.append(_with(alarm, (("service", service), ("version", after))))
     return alarms
 
@@ -180,26 +171,29 @@ def _with(alarm: Alarm, more: tuple[tuple[str, str], ...]) -> Alarm:
     return replace(alarm, keys=alarm.keys + tuple((k, v) for k, v in more if k not in dict(alarm.keys)))
 
 
-def _judged(rule: Rule, now: _Cells, baselines: Sequence[_Cells], window: tuple[int, int], same_hosts: bool = True) -> list[Alarm]:
-    if not now or not baselines:
+def _judged(store: Store, rule: Rule, now: Side, baselines: Sequence[Side], same_hosts: bool = True) -> list[Alarm] | None:
+    """None if no baseline has any calls. Hosts are looked at only for what takes its share of the time."""
+    totals = store.totals(Selection(now.start_s, now.end_s, rule.by, now.where)).to_pylist()
+    everything = sum(r["total_ns"] or 0 for r in totals)
+    keys = [tuple(r[k] for k in rule.by) for r in totals if r["count"] and r["total_ns"] >= rule.share * everything]
+    if not any(any(store.totals(Selection(b.start_s, b.end_s, (), b.where)).column("count").to_pylist()) for b in baselines):
+        return None
+    if not keys:
         return []
-    everything = sum(t for hosts in now.values() for cells in hosts.values() for t, _ in cells.values())
-    tested: list[tuple[tuple[str, ...], statistics.Difference, float, list[_Hosts]]] = []
-    for key, hosts in now.items():
-        total = sum(t for cells in hosts.values() for t, _ in cells.values())
-        before = [b[key] for b in baselines if key in b]
-        if before and total >= rule.share * everything:
-            tested.append((key, statistics.compare_hosts(_listed(_merged(before)), _listed(hosts)), total, before))
+    befores = [by_host(store, b, rule.by, keys) for b in baselines]
+    cells = with_steps(store, now, rule.by, by_host(store, now, rule.by, keys), added(befores))
+    before = added([with_steps(store, b, rule.by, mine, cells) for b, mine in zip(baselines, befores)])
+    tested = [(key, statistics.compare_hosts(before[key], cells[key])) for key in keys if key in before and key in cells]
     alarms = []
-    for (key, d, total, before), p in zip(tested, statistics.adjusted([t[1].p_value for t in tested])):
+    for (key, d), p in zip(tested, statistics.adjusted([d.p_value for _, d in tested])):
+        hosts = cells[key]
         if not (p < rule.p_value and d.ratio >= 1 + rule.change):
             continue
-        if any(statistics.compare_hosts(_listed(b), _listed(now[key])).ratio < 1 + rule.change / 2 for b in before):
+        if any(statistics.compare_hosts(b[key], hosts).ratio < 1 + rule.change / 2 for b in befores if key in b):
             continue
-        if same_hosts and not _most_hosts_slower(now[key], _merged(before)):
+        if same_hosts and not _most_hosts_slower(hosts, before[key]):
             continue
-        count = sum(c for cells in now[key].values() for _, c in cells.values())
-        since = _since(now[key], d.a, window[0])
+        total, count = (sum(cell[i] for found in hosts.values() for cell in found) for i in (0, 1))
         alarms.append(
             Alarm(
                 rule.name,
@@ -212,74 +206,59 @@ def _judged(rule: Rule, now: _Cells, baselines: Sequence[_Cells], window: tuple[
                 d.a,
                 d.b,
                 (d.b - d.a) * count,
-                since,
-                window,
-                len(now[key]),
+                _since(store, rule, now, key, d.a),
+                (now.start_s, now.end_s),
+                len(hosts),
             )
         )
     return alarms
 
 
-def _merged(sides: Sequence[_Hosts]) -> _Hosts:
-    found: _Hosts = defaultdict(dict)
-    for side in sides:
-        for host, cells in side.items():
-            found[host].update(cells)
-    return found
+def _mean(cells: Sequence[tuple[float, float]]) -> float:
+    count = sum(c for _, c in cells)
+    return sum(t for t, _ in cells) / count if count else math.nan
 
 
-def _listed(hosts: Mapping[str, Mapping[int, tuple[float, float]]]) -> dict[str, list[tuple[float, float]]]:
-    return {host: list(cells.values()) for host, cells in hosts.items()}
-
-
-def _mean(hosts: Mapping[str, Mapping[int, tuple[float, float]]]) -> float:
-    count = sum(c for cells in hosts.values() for _, c in cells.values())
-    return sum(t for cells in hosts.values() for t, _ in cells.values()) / count if count else math.nan
-
-
-def _most_hosts_slower(now: Mapping[str, Mapping[int, tuple[float, float]]], before: Mapping[str, Mapping[int, tuple[float, float]]]) -> bool:
+def _most_hosts_slower(now: Hosts, before: Hosts) -> bool:
     both = [host for host in now if host in before]
-    if not both:
-        return True
-    slower = sum(_mean({host: now[host]}) > _mean({host: before[host]}) for host in both)
-    return slower * 2 >= len(both)
+    return not both or 2 * sum(_mean(now[host]) > _mean(before[host]) for host in both) >= len(both)
 
 
-def _since(hosts: Mapping[str, Mapping[int, tuple[float, float]]], usual: float, start: int) -> int:
+def _since(store: Store, rule: Rule, now: Side, key: Key, usual: float) -> int:
     """The step at which the window best falls into one part at the usual mean and one above it; the window's start if it never was usual."""
-    sums: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for cells in hosts.values():
-        for slot, (t, c) in cells.items():
-            sums[slot][0] += t
-            sums[slot][1] += c
-    slots = sorted(slot for slot in sums if sums[slot][1])
-    means = np.array([sums[slot][0] / sums[slot][1] for slot in slots])
-    weights = np.array([sums[slot][1] for slot in slots])
+    among = tuple((name, (value,)) for name, value in zip(rule.by, key))
+    rows = store.totals(Selection(now.start_s, now.end_s, (), now.where, _step(rule.window_s), among)).to_pylist()
+    rows = sorted((r for r in rows if r["count"]), key=lambda r: r["time"])
+    means = np.array([r["total_ns"] / r["count"] for r in rows])
+    weights = np.array([float(r["count"]) for r in rows])
     best, least = 0, math.inf
-    for i in range(len(slots)):
+    for i in range(len(rows)):
         after = float((means[i:] * weights[i:]).sum() / weights[i:].sum())
         error = float((weights[:i] * (means[:i] - usual) ** 2).sum() + (weights[i:] * (means[i:] - after) ** 2).sum())
         if after > usual and error < least:
             best, least = i, error
-    return slots[best] if best else start
+    return int(rows[best]["time"]) if best else now.start_s
 
 
 @dataclass
 class Watch:
-    """Rules that the collector looks at again and again; a webhook hears of each alarm once, when it begins."""
+    """Rules that the collector looks at again and again; a webhook hears of each alarm once, when it begins.
+
+    Every `every_s`, and more seldom where a look takes more than a twentieth of that time of a core."""
 
     rules: Sequence[Rule]
     every_s: float = 60.0
     send: Callable[[str, bytes], None] | None = None
     alarms: list[Alarm] = field(default_factory=list)
-    _last: float = -math.inf
+    _next: float = -math.inf
 
     def look(self, store: Store, now_s: int) -> None:
-        if now_s - self._last < self.every_s:
+        if now_s < self._next:
             return
-        self._last = now_s
-        known = {(a.rule, a.keys) for a in self.alarms}
+        self._next = now_s + self.every_s  # also where the look fails
+        known, started = {(a.rule, a.keys) for a in self.alarms}, time.thread_time()
         self.alarms = check(store, self.rules, now_s)
+        self._next = now_s + max(self.every_s, _REST * (time.thread_time() - started))
         hooks = {r.name: r.webhook for r in self.rules}
         for alarm in self.alarms:
             if (alarm.rule, alarm.keys) not in known:
@@ -291,7 +270,7 @@ class Watch:
         try:
             (self.send or post)(url, body)
         except OSError as error:
-            _LOG.warning("webhook %s: %s", url, error)
+            _LOG.warning("the webhook at %s: %s", urllib.parse.urlsplit(url).netloc.rpartition("@")[2], error)  # its path may be a secret
 
 
 def post(url: str, body: bytes) -> None:

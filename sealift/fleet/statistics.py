@@ -84,7 +84,7 @@ def compare(a_total: Floats, a_count: Floats, b_total: Floats, b_count: Floats) 
 
 
 Hosts = Mapping[str, Sequence[tuple[float, float]]]  # host -> (total, count) of each time step
-_ENOUGH_HOSTS = 8
+ENOUGH_HOSTS = 8  # from here on hosts are the clusters, and their time steps do not matter
 
 
 def compare_hosts(a: Hosts, b: Hosts) -> Difference:
@@ -97,7 +97,7 @@ def compare_hosts(a: Hosts, b: Hosts) -> Difference:
         clusters = [np.array(_clusters(side)).reshape(-1, 2) for side in (a, b)]
         return compare(clusters[0][:, 0], clusters[0][:, 1], clusters[1][:, 0], clusters[1][:, 1])
     mean = {h: sum(t for t, _ in a[h]) / sum(c for _, c in a[h]) for h in both}
-    if len(both) >= _ENOUGH_HOSTS:
+    if len(both) >= ENOUGH_HOSTS:
         pairs = np.array([(sum(t for t, _ in b[h]), mean[h] * sum(c for _, c in b[h])) for h in both])
         ratio, variance, dof = _ratio(pairs[:, 0], pairs[:, 1])
         parts = [(variance / ratio**2 if ratio else math.nan, dof)]
@@ -111,7 +111,7 @@ def compare_hosts(a: Hosts, b: Hosts) -> Difference:
 
 
 def _clusters(side: Hosts) -> list[tuple[float, float]]:
-    if len(side) >= _ENOUGH_HOSTS:
+    if len(side) >= ENOUGH_HOSTS:
         return [(sum(t for t, _ in cells), sum(c for _, c in cells)) for cells in side.values()]
     return [cell for cells in side.values() for cell in cells]
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from sealift.fleet import questions
-from sealift.fleet.questions import QUANTILES, Question, Side
+from sealift.fleet.cells import Side
+from sealift.fleet.questions import QUANTILES, Question
 from sealift.fleet.simulator import Regression
 from sealift.fleet.store.embedded import EmbeddedStore
 from sealift.fleet.store.interface import Filter, Retention

@@ -311,7 +311,7 @@ class ClickHouseStore:
         mine = ", ".join(f"e.{c} AS {c}" for c in _EVENT)
         return self._query(
             f"""SELECT {mine}, service, version, host, instance FROM (SELECT * FROM model_event FINAL) AS e
-                JOIN resource ON resource.id = e.resource ORDER BY time_ns"""
+                JOIN resource ON resource.id = e.resource ORDER BY time_ns, instance, kind, digest, path"""
         )
 
     def time_range(self) -> tuple[int, int]:

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from sealift.fleet.columns import SCHEMA, Rows, concatenate, merge
 from sealift.fleet.errors import QuestionError, StoreFullError
 from sealift.fleet.model import Batch, Points, Resource, SeriesKey
+from sealift.fleet.patience import limited
 from sealift.fleet.store import segments as files
 from sealift.fleet.store import select
 from sealift.fleet.store.control import Control, Segment, insert_resources, insert_segments, insert_series, insert_small
@@ -223,14 +224,11 @@ class EmbeddedStore:
 
     def _ask(self, selection: Selection, sql: Any) -> pa.Table:
         with self._reading() as cursor:
-            watch = threading.Timer(self._query_seconds, cursor.interrupt)
-            watch.start()
             try:
-                table = cursor.sql(sql(self._parts(selection))).to_arrow_table()
+                with limited(self._query_seconds, cursor.interrupt):
+                    table = cursor.sql(sql(self._parts(selection))).to_arrow_table()
             except duckdb.InterruptException:
                 raise QuestionError(f"no answer within {self._query_seconds:g} s; help: a shorter time range or fewer keys") from None
-            finally:
-                watch.cancel()
         return table.rename_columns([name.removeprefix("k_") for name in table.column_names])
 
     @contextmanager
@@ -298,7 +296,7 @@ class EmbeddedStore:
         mine = ("kind", "time_ns", "model", "digest", "serialization_id", "path", "format", "producer", "signed")
         names = (*mine, "attributes", "service", "version", "host", "instance")
         sql = f"""SELECT {", ".join(mine)}, model_event.attributes, service, version, host, instance
-                  FROM model_event JOIN resource ON resource.id = model_event.resource ORDER BY time_ns"""
+                  FROM model_event JOIN resource ON resource.id = model_event.resource ORDER BY time_ns, instance, kind, digest, path"""
         return self._small_table("model_events", sql, names)
 
     def _small_table(self, name: str, sql: str, columns: Sequence[str]) -> pa.Table:

@@ -50,9 +50,10 @@ class Selection:
     by: tuple[str, ...] = ()
     where: tuple[Filter, ...] = ()
     step_s: int = 0  # with it, one group more for each step: "time"
+    among: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (key, values): only these
 
     def __post_init__(self) -> None:
-        for key in self.by:
+        for key in self._keys:
             checked_key(key)
         if len(set(self.by)) != len(self.by):
             raise QuestionError(f"a key twice in {', '.join(self.by)}; help: each key once")
@@ -62,16 +63,18 @@ class Selection:
             raise QuestionError(f"from {self.start_s} to {self.end_s}; help: the start comes before the end")
 
     @property
+    def _keys(self) -> list[str]:
+        return [*self.by, *(f.key for f in self.where), *(key for key, _ in self.among)]
+
+    @property
     def needs_processes(self) -> bool:
         """Whether the fleet's roll-ups, which know no host, do not answer it."""
-        keys = [*self.by, *(f.key for f in self.where)]
-        return any((key in RESOURCE_KEYS and key not in GROUP_KEYS) or key.startswith("attribute:") for key in keys)
+        return any((key in RESOURCE_KEYS and key not in GROUP_KEYS) or key.startswith("attribute:") for key in self._keys)
 
     @property
     def needs_series(self) -> bool:
         """Whether the hosts' roll-ups, which know no series, do not answer it."""
-        keys = [*self.by, *(f.key for f in self.where)]
-        return any(key in SERIES_KEYS or key.startswith("label:") for key in keys)
+        return any(key in SERIES_KEYS or key.startswith("label:") for key in self._keys)
 
 
 @dataclass(frozen=True)

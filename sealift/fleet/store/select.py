@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,8 +84,10 @@ def buckets(selection: Selection, parts: list[Part], dialect: Dialect, spread: s
 
 
 def _assembled(selection: Selection, parts: list[Part], dialect: Dialect, columns: str, sums: str, extra_key: str) -> str:
-    series_where = [_condition(f, _expression(f.key, dialect), dialect) for f in selection.where if _of_series(f.key)]
-    resource_where = [_condition(f, _expression(f.key, dialect), dialect) for f in selection.where if not _of_series(f.key)]
+    conditions_of = [(f.key, _condition(f, _expression(f.key, dialect), dialect)) for f in selection.where]
+    conditions_of += [(key, _is_one_of(_expression(key, dialect), values, dialect)) for key, values in selection.among]
+    series_where = [condition for key, condition in conditions_of if _of_series(key)]
+    resource_where = [condition for key, condition in conditions_of if not _of_series(key)]
     time = f"{dialect.floor_to('time_s', selection.step_s)} AS time" if selection.step_s else ""
     # Series and resource stay apart below only where a key needs them: by host there are a thousand groups, by host and series a hundred thousand.
     ids = (["series"] if any(map(_of_series, selection.by)) else []) + (["resource"] if not all(map(_of_series, selection.by)) else [])
@@ -140,6 +142,10 @@ def _condition(filter: Filter, expression: str, dialect: Dialect) -> str:
     escaped = filter.value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     pattern = dialect.quoted(escaped.replace("*", "%").replace("?", "_"))
     return f"{'NOT ' if filter.operation == '!~' else ''}({dialect.like(expression, pattern)})"
+
+
+def _is_one_of(expression: str, values: Sequence[str], dialect: Dialect) -> str:
+    return f"{expression} IN ({', '.join(map(dialect.quoted, values)) or 'NULL'})"
 
 
 ZERO = ZERO_BUCKET
