@@ -4,10 +4,14 @@ chDB is 534 MB, so it is not among the requirements: `make fleet-clickhouse` mak
 
 from __future__ import annotations
 
+import csv
+import difflib
+import io
 import os
+import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +19,14 @@ from typing import Any
 import pytest
 
 from sealift.fleet import questions
+from sealift.fleet.cells import Side
 from sealift.fleet.errors import QuestionError
-from sealift.fleet.questions import Question, Side
+from sealift.fleet.questions import Question
+from sealift.fleet.rules import Rule, Watch
 from sealift.fleet.store.embedded import EmbeddedStore
 from sealift.fleet.store.interface import Filter, Retention, Selection
-from tests.fleet.conftest import START_S, Fleet, fill
+from tests.fleet.conftest import START_S, Fleet, fill, simulated
+from tests.fleet.test_dashboard import PATIENT, Document, get, paths, send
 
 PYTHON = os.environ.get("SEALIFT_TEST_CHDB", "")
 KEEP = Retention(None, None, None, None)
@@ -86,16 +93,70 @@ def test_the_same_answers(clickhouse: Any, embedded: EmbeddedStore, fleet: Fleet
     assert clickhouse.totals(Selection(0, 10)).num_rows == 0 == sum(r["count"] or 0 for r in embedded.totals(Selection(0, 10)).to_pylist())
 
 
+def test_the_same_dashboard(clickhouse: Any, embedded: EmbeddedStore, fleet: Fleet, serving: Callable[..., str]) -> None:
+    """Every page and every file of a collector on ClickHouse are those of one on its own store, to the letter."""
+    views = [*paths(fleet), *paths_with_choices(fleet)]
+    clock = lambda: (fleet.end_s + 5) * 10**9  # noqa: E731
+    urls = [serving(Kept(store), clock_ns=clock, watch=Watch((Rule(),)), limits=PATIENT) for store in (clickhouse, embedded)]
+    files = set[str]()
+    for path in views:
+        pages = [get(url, path) for url in urls]
+        assert [status for status, _, _ in pages] == [200, 200], (path, pages[0][2])
+        bodies = [re.sub(r"drawn in [0-9.]+ s", "drawn", body) for _, _, body in pages]
+        assert bodies[0] == bodies[1], (path, difference(*bodies))
+        files |= {a["href"] or "" for a in Document(pages[0][2]).all("a") if (a["href"] or "").startswith("/download/")}
+    assert len(files) > 40
+    for path in sorted(f for f in files if ".csv" in f):
+        tables = [list(csv.reader(io.StringIO(get(url, path)[2]))) for url in urls]
+        assert len(tables[0]) > 0 and len(tables[0]) == len(tables[1]), path
+        for left, right in zip(*tables):
+            for x, y in zip(left, right):
+                assert x == y or float(x) == pytest.approx(float(y), rel=1e-9), (path, left, right)
+
+
+def difference(a: str, b: str) -> list[str]:
+    return list(difflib.unified_diff(a.splitlines(), b.splitlines(), lineterm="", n=0))[:12]
+
+
+def paths_with_choices(fleet: Fleet) -> list[str]:
+    when = f"from={fleet.plan.start_s}&to={fleet.end_s}"
+    return [
+        *(f"/?{when}&by={key}" for key in ("operator", "service", "version", "host")),
+        f"/operators?{when}&order=p99_ns&model=bert-base-v7",
+        f"/hosts?{when}&where=label:none=&limit=500",
+        f"/operators?{when}&where=operator~aten::*_*&where=host!~*3",
+        f"/compare?{when}&a_where=host!=vision-0&b_where=host~vision*&by=operator,model",
+        "/apis?by=host",
+        f"/model?{when}&name=resnet50-v3",
+        "/?from=all",
+        "/?from=-5d&to=-4d",
+        "/alerts?check=1",
+    ]
+
+
+class Kept:
+    """A store that a collector uses and does not close."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def close(self) -> None:
+        pass
+
+
 def test_repetitions_are_not_counted_through_any_collector(clickhouse: Any, fleet: Fleet) -> None:
     from sealift.fleet.store.clickhouse import ClickHouseStore
 
-    before = clickhouse.totals(Selection(0, START_S + 10**6, ("operator",))).to_pylist()
+    before = clickhouse.totals(Selection(0, START_S + 10**6, ("operator",)))
     other = ClickHouseStore(clickhouse._client, KEEP)  # a second collector, and the migrations once more
     receipt = other.commit(fleet.batches()[:150], NOW)
     assert (receipt.counted, receipt.repeated) == (0, 150)
     twice = other.commit([fleet.batches()[0], fleet.batches()[0]], NOW)
     assert twice.repeated == 2
-    assert sorted(map(str, clickhouse.totals(Selection(0, START_S + 10**6, ("operator",))).to_pylist())) == sorted(map(str, before))
+    same(clickhouse.totals(Selection(0, START_S + 10**6, ("operator",))), before)
 
 
 def test_sql_and_figures(clickhouse: Any, fleet: Fleet) -> None:
@@ -107,3 +168,19 @@ def test_sql_and_figures(clickhouse: Any, fleet: Fleet) -> None:
             clickhouse.sql(text, 10, 10)
     assert clickhouse.time_range()[0] <= fleet.plan.start_s < fleet.end_s <= clickhouse.time_range()[1]
     assert clickhouse.info().figures["store_rows"] > 0 and clickhouse.maintain(0) == {}
+
+
+def test_a_collector_in_front_of_clickhouse_takes_what_agents_send(clickhouse: Any, fleet: Fleet, serving: Callable[..., str]) -> None:
+    """Last, since it adds to the store. Over HTTP, twice: acknowledged both times, counted once; its own figures are Prometheus'."""
+    sent = simulated(hosts=3, minutes=2, seed=77)
+    url = serving(Kept(clickhouse), limits=PATIENT, clock_ns=lambda: NOW)
+    before = sum(r["count"] for r in clickhouse.totals(Selection(0, START_S + 10**6, ("operator",))).to_pylist())
+    for _ in range(2):
+        for one in sent.sent:
+            body, headers = one.body, {"Content-Type": "application/x-protobuf"}
+            assert send(url, "POST", f"/v1/{one.signal}", body, headers)[0] == 200
+    after = sum(r["count"] for r in clickhouse.totals(Selection(0, START_S + 10**6, ("operator",))).to_pylist())
+    assert after - before == sum(t.count for t in sent.truth.by().values())
+    status, _, text = get(url, "/metrics")
+    assert status == 200 and "sealift_fleet_store_rows " in text
+    assert send(url, "GET", "/health")[2] == b'{"status": "ok", "store": "clickhouse"}'

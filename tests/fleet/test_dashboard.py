@@ -9,6 +9,7 @@ import re
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import pytest
 pytest.importorskip("jinja2")
 
 from sealift.fleet import questions
+from sealift.fleet.cells import Side
 from sealift.fleet.collector.limits import Limits
 from sealift.fleet.dashboard import access, numbers
 from sealift.fleet.dashboard.app import PAGES
@@ -33,6 +35,7 @@ from sealift.fleet.store.embedded import EmbeddedStore
 from sealift.fleet.store.interface import Filter
 from tests.fleet.conftest import START_S, Fleet, fill, simulated
 
+ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 600.0  # the machine may be busy, or stop this program for a while
 PATIENT = Limits(query_seconds=PATIENCE_S)
 Serving = Callable[..., str]
@@ -161,7 +164,8 @@ def test_numbers_are_the_questions_own(url: str, store: EmbeddedStore, fleet: Fl
     model = page(url, f"/model?name=minilm-v2&from={fleet.plan.start_s}&to={fleet.end_s}").words
     assert "model.py:31 encoder.layer.0.mlp" in model and "aten.mm, aten.gelu" in model and "release-pipeline" in model and "signed" in model
     assert "encoder" in model and "Time by module" in model
-    assert "Time by module" not in page(url, f"/model?name=resnet50-v3&from={fleet.plan.start_s}&to={fleet.end_s}").words
+    only_torch = page(url, f"/model?name=resnet50-v3&from={fleet.plan.start_s}&to={fleet.end_s}").words
+    assert "Own time by operator" in only_torch and "Time by module" not in only_torch and "they lie by namespace" in only_torch
 
 
 def assert_same(found: pa.Table, wanted: pa.Table) -> None:
@@ -207,7 +211,7 @@ def test_downloads_equal_the_questions(url: str, store: EmbeddedStore, fleet: Fl
             found = pacsv.read_csv(io.BytesIO(body), convert_options=types)
         assert_same(found, table)
     diff = f"/download/diff.parquet?from={start}&to={start + 180}&b_from={start + 180}&b_to={end}&by=model"
-    table = questions.diff(store, questions.Side(start, start + 180), questions.Side(start + 180, end), ("model",))
+    table = questions.diff(store, Side(start, start + 180), Side(start + 180, end), ("model",))
     assert_same(pq.read_table(io.BytesIO(send(url, "GET", diff)[2])), table)
     assert get(url, "/download/top.exe")[0] == 400 and get(url, "/download/nothing.csv")[0] == 400
 
@@ -276,7 +280,14 @@ def test_an_empty_store_says_what_to_do(store: EmbeddedStore, serving: Serving) 
             continue
         document = page(url, path + named.get(path, ""))
         assert document.all("pre") or path in ("/compare", "/alerts", "/model"), path
+        for hint in ("".join(text.split()) for text in re.findall(r"<pre[^>]*>(.*?)</pre>", get(url, path + named.get(path, ""))[2], re.DOTALL)):
+            guide = re.match(r"docs/guides/\w+\.md", hint)
+            assert guide is None or (ROOT / guide[0]).exists(), hint
     assert "sealift fleet simulate" in page(url, "/").words
+    from sealift.observe.autostart_settings import Settings
+
+    hint = re.search(r"SEALIFT_OBSERVE=(\S+)", page(url, "/processes").words)
+    assert hint and Settings.parse(hint[1]).sinks[0].startswith("fleet:http://")
 
 
 def test_nothing_in_range_leads_to_where_there_is(url: str) -> None:

@@ -30,6 +30,7 @@ from sealift.fleet.dashboard.pages.common import Asked, PageMaker, span_text
 from sealift.fleet.dashboard.panels import Page
 from sealift.fleet.dashboard.view import RANGES, View
 from sealift.fleet.errors import FleetError, QuestionError
+from sealift.fleet.patience import within
 
 _LOG = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -179,7 +180,7 @@ class Dashboard:
     async def in_thread(self, work: Callable[[], Answer]) -> Answer:
         limit = self.collector.limits.query_seconds
         try:
-            return await asyncio.wait_for(anyio.to_thread.run_sync(work, abandon_on_cancel=True), limit)
+            return await within(limit, anyio.to_thread.run_sync(work, abandon_on_cancel=True))
         except asyncio.TimeoutError:
             raise QuestionError(f"no answer within {limit:g} s; help: a shorter time range or fewer keys") from None
 

@@ -2,48 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sealift.fleet import questions
 from sealift.fleet.dashboard import numbers
 from sealift.fleet.dashboard.charts.svg import bar
-from sealift.fleet.dashboard.pages.common import Asked, bare, files, key_cell, more_rows
+from sealift.fleet.dashboard.pages.common import Asked, Rows, bare, files, key_cell, more_rows
 from sealift.fleet.dashboard.pages.overview import signed
-from sealift.fleet.dashboard.panels import Cell, Page, Panel, Tile, plain
-from sealift.fleet.dashboard.view import View
+from sealift.fleet.dashboard.panels import Cell, Grid, Page, Panel, Tile, plain
 
+Switch = Sequence[tuple[str, str, bool]]  # (text, URL, is this one)
 HEARD_S = 60  # a process that reported within so many seconds counts as running
 
 
-def _ignored(view: View, keys: tuple[str, ...]) -> tuple[str, ...]:
-    left_out = [text for text in view.texts if text not in view.texts_of(keys)]
-    return (f"Not applied here: {', '.join(left_out)}. This page can be filtered by {', '.join(keys)}.",) if left_out else ()
+@dataclass(frozen=True)
+class Census:
+    """One of the small tables: what its page is called, which filters apply, and what to say while it is empty."""
+
+    question: str  # of the API: also the section and the file's name
+    title: str
+    subtitle: str
+    keys: tuple[str, ...]
+    one: str  # of its rows
+    empty: tuple[str, str, str]  # (title, text, hint)
+
+    def page(self, asked: Asked, rows: Rows, grid: Grid, tiles: Sequence[Tile] = (), switch: Switch = (), **files_: Any) -> Page:
+        view = asked.view
+        kept = view.texts_of(self.keys)
+        left_out = [text for text in view.texts if text not in kept]
+        notes = (f"Not applied here: {', '.join(left_out)}. This page can be filtered by {', '.join(self.keys)}.",) if left_out else ()
+        page = Page(self.title, (("Overview", view.to("/")),), (), self.question, subtitle=self.subtitle, notes=notes, controls="filters")
+        if not rows:
+            return bare(page, *self.empty)
+        panel = Panel(
+            self.question, numbers.many(len(rows), self.one), grid=grid, files=files(view, self.question, where=kept, **files_),
+            switch=(*switch, *more_rows(asked, len(rows), view)),
+        )  # fmt: skip
+        return replace(page, tiles=tiles, rows=((panel,),))
+
+
+_APIS = Census(
+    "apis", "API census", "Which PyTorch APIs the fleet's processes call", ("service", "version", "host", "instance"), "row",
+    ("No API use reported", "Agents report it by themselves; the guide to observing says which keys there are.", "docs/guides/observe.md"),
+)  # fmt: skip
+_LINEAGE = Census(
+    "lineage", "Lineage", "Which model file was written by whom and loaded where", ("model", "service", "version", "host", "instance"), "model file",
+    ("No model files reported", "Processes report the files that they save and load once they are observed.", "docs/guides/observe.md"),
+)  # fmt: skip
+_PROCESSES = Census(
+    "processes", "Processes", "Every process ever heard of, the latest first",
+    ("service", "version", "host", "instance", "container", "attribute"), "process",
+    ("No processes", "Let a process of yours report, in two lines or with an environment variable:",
+     "SEALIFT_OBSERVE=sink=fleet:http://127.0.0.1:4318 python program.py"),
+)  # fmt: skip
 
 
 def apis(asked: Asked) -> Page:
-    view, keys = asked.view, ("service", "version", "host", "instance")
+    view = asked.view
     by = view.choice("by")
     by = by if by in ("service", "version", "host") else ""
-    rows = questions.apis(asked.store, view.filters_of(keys), (by,) if by else ()).to_pylist()
-    page = Page(
-        "API census",
-        (("Overview", view.to("/")),),
-        (),
-        "apis",
-        subtitle="Which PyTorch APIs the fleet's processes call",
-        notes=_ignored(view, keys),
-        controls="filters",
-    )
-    if not rows:
-        return bare(
-            page,
-            "No API use reported",
-            "Agents report it by themselves; sealift.observe's guide says which keys there are.",
-            "docs/guides/observe.md",
-        )
-    most = max(r["processes"] for r in rows)
+    rows = questions.apis(asked.store, view.filters_of(_APIS.keys), (by,) if by else ()).to_pylist()
+    most = max((r["processes"] for r in rows), default=1)
     grid = plain(
         "API use",
         rows[: asked.limit],
@@ -57,32 +78,12 @@ def apis(asked: Asked) -> Page:
         ],
     )  # fmt: skip
     switch = [("total", view.choosing(by=""), not by), *((f"by {k}", view.choosing(by=k), k == by) for k in ("service", "version", "host"))]
-    panel = Panel(
-        "apis",
-        numbers.many(len(rows), "row"),
-        grid=grid,
-        files=files(view, "apis", by=by, where=view.texts_of(keys)),
-        switch=(*switch, *more_rows(asked, len(rows), view)),
-    )
-    return replace(page, rows=((panel,),))
+    return _APIS.page(asked, rows, grid, switch=switch, by=by)
 
 
 def lineage(asked: Asked) -> Page:
-    view, keys = asked.view, ("model", "service", "version", "host", "instance")
-    rows = questions.lineage(asked.store, view.filters_of(keys)).to_pylist()
-    page = Page(
-        "Lineage",
-        (("Overview", view.to("/")),),
-        (),
-        "lineage",
-        subtitle="Which model file was written by whom and loaded where",
-        notes=_ignored(view, keys),
-        controls="filters",
-    )
-    if not rows:
-        return bare(
-            page, "No model files reported", "Processes report the files that they save and load once they are observed.", "docs/guides/observe.md"
-        )
+    view = asked.view
+    rows = questions.lineage(asked.store, view.filters_of(_LINEAGE.keys)).to_pylist()
     concerns = sum(1 for r in rows if r["concern"])
     grid = plain(
         "Model files",
@@ -101,41 +102,16 @@ def lineage(asked: Asked) -> Page:
             ("Last seen (UTC)", False, lambda r: Cell(numbers.moment(r["last_s"]))),
         ],
     )  # fmt: skip
-    panel = Panel(
-        "lineage",
-        numbers.many(len(rows), "model file"),
-        grid=grid,
-        files=files(view, "lineage", where=view.texts_of(keys)),
-        switch=more_rows(asked, len(rows), view),
-    )
     tiles = [
         Tile("Files", numbers.count(len(rows))),
         Tile("Of concern", numbers.count(concerns), "unsigned or of unknown origin", tag="warn" if concerns else "good"),
         Tile("Loads", numbers.count(sum(r["loads"] for r in rows))),
     ]  # fmt: skip
-    return replace(page, tiles=tiles, rows=((panel,),))
+    return _LINEAGE.page(asked, rows, grid, tiles)
 
 
 def processes(asked: Asked) -> Page:
-    view, keys = asked.view, ("service", "version", "host", "instance", "container", "attribute")
-    rows = questions.processes(asked.store, view.filters_of(keys)).to_pylist()
-    page = Page(
-        "Processes",
-        (("Overview", view.to("/")),),
-        (),
-        "processes",
-        subtitle="Every process ever heard of, the latest first",
-        notes=_ignored(view, keys),
-        controls="filters",
-    )
-    if not rows:
-        return bare(
-            page,
-            "No processes",
-            "Let a process of yours report, in two lines or with an environment variable:",
-            "SEALIFT_OBSERVE=otlp:http://127.0.0.1:4318 python program.py",
-        )
-    grid = process_grid(asked, rows[: asked.limit])
+    rows = questions.processes(asked.store, asked.view.filters_of(_PROCESSES.keys)).to_pylist()
     running = sum(is_reporting(asked, r) for r in rows)
     tiles = [
         Tile("Known", numbers.count(len(rows))),
@@ -143,14 +119,7 @@ def processes(asked: Asked) -> Page:
         Tile("Hosts", numbers.count(len({r["host"] for r in rows}))),
         Tile("Dropped", numbers.count(sum(r["dropped"] for r in rows)), "calls that agents could not keep"),
     ]  # fmt: skip
-    panel = Panel(
-        "processes",
-        numbers.many(len(rows), "process"),
-        grid=grid,
-        files=files(view, "processes", where=view.texts_of(keys)),
-        switch=more_rows(asked, len(rows), view),
-    )
-    return replace(page, tiles=tiles, rows=((panel,),))
+    return _PROCESSES.page(asked, rows, process_grid(asked, rows[: asked.limit]), tiles)
 
 
 def process_grid(asked: Asked, rows: list[dict[str, Any]], caption: str = "Processes") -> Any:

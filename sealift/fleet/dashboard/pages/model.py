@@ -40,11 +40,10 @@ def model(asked: Asked) -> Page:
     plain = asked.view
     few = ("share", "p50_ns", "p99_ns")
     blocks: list[tuple[Panel, ...]] = [(provenance,), (over_time.panel, quantiles(asked, view, wide=False))]
-    root = flame_of(name, rows)
-    if root is not None:
-        text = f"Each frame is a module or a kernel, as wide as its time; {numbers.duration(root.total_ns)} in all. A table has the kernels."
-        note = "Modules contain modules and kernels; a frame's width is its time."
-        blocks.append((Panel("flame", "Time by module", note, flame(root, "Time by module", text)),))
+    root, has_modules = flame_of(name, rows)
+    title = "Time by module" if has_modules else "Own time by operator"
+    text = f"Each frame is as wide as its time, what it contains lies below; {numbers.duration(root.total_ns)} in all. A table has the kernels."
+    blocks.append((Panel("flame", title, _flame_note(has_modules, _TORCH in root.children), flame(root, title, text)),))
     kernels = measured(
         rows,
         [("Kernel or operator", key_cell(plain, "operator", over_time.colours)), ("Stands for", _stands_for)],
@@ -78,7 +77,7 @@ def _provenance(asked: Asked, name: str, lineage: Rows) -> Panel:
     if not lineage:
         return Panel(
             "provenance", "Provenance", empty="No process reported saving or loading a file of this model. Stamps make that visible:",
-            hint="docs/guides/observe.md, 'Stamps in model files'",
+            hint="docs/guides/observe.md, 'Model files: which build made this?'",
         )  # fmt: skip
     facts: list[tuple[str, Cell]] = []
     for one in lineage:
@@ -109,14 +108,28 @@ def _stands_for(row: Any) -> Cell:
     return Cell("", lines=(", ".join(origin.ops), *places))
 
 
-def flame_of(name: str, rows: Rows) -> Frame | None:
-    """Kernels by module path; None where none has one."""
-    root, found = Frame(name), False
+_TORCH = "PyTorch operators"
+
+
+def flame_of(name: str, rows: Rows) -> tuple[Frame, bool]:
+    """Kernels by module path, PyTorch's operators by namespace; and whether any kernel knows its module. An operator's caller is not among what
+    processes report, so its frame is its own time and nothing lies below it."""
+    root, has_modules = Frame(name), False
     for r in rows:
         origin = parse_origin(r["origin"])
-        modules = origin.module.split(".") if origin.module else []
-        found = found or bool(modules)
+        if r["source"] == "sealift" or origin.module:
+            modules = origin.module.split(".") if origin.module else []
+            has_modules = has_modules or bool(modules)
+            path = [(part, "module") for part in modules]
+        else:
+            namespace = r["operator"].partition("::")[0] if "::" in r["operator"] else "(no namespace)"
+            path = [(_TORCH, "by namespace"), (namespace, "own time of its operators")]
         lines = ", ".join(f"{p.path}:{p.line}" for p in origin.places[:3])
-        path = [*((part, "module") for part in modules)] if modules or r["source"] == "sealift" else [("PyTorch operators", "by own time")]
         root.add([*path, (r["operator"], lines)], round(own_time(r)))
-    return root if found else None
+    return root, has_modules
+
+
+def _flame_note(has_modules: bool, has_torch: bool) -> str:
+    modules = "Modules contain modules and kernels; a frame's width is its time." if has_modules else ""
+    torch = "PyTorch's operators do not say which module called them: they lie by namespace, as wide as their own time." if has_torch else ""
+    return f"{modules} {torch}".strip()
