@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -138,10 +139,12 @@ def _at_sizes(compiled: Model, program: Any, case: SizedInputs) -> CheckedCase:
 
 def _module(program: Any) -> torch.nn.Module:
     """The program as a module. Its buffers are its own, so that a run leaves the program's state alone."""
-    try:
-        module: torch.nn.Module = program.module(check_guards=False)
-    except TypeError:  # an older torch
-        module = program.module()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`isinstance.treespec", FutureWarning)  # torch's own use of its pytrees
+        try:
+            module: torch.nn.Module = program.module(check_guards=False)
+        except TypeError:  # an older torch
+            module = program.module()
     own: dict[int, torch.Tensor] = {}  # one buffer may have several names
     for part in module.modules():
         for name, buffer in part._buffers.items():
@@ -161,7 +164,10 @@ def _copied(value: Any, dtype: torch.dtype | None = None) -> Any:
 
 def _in_double(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
-        return copy.deepcopy(_module(program)).double()(*_copied(args, torch.float64), **_copied(kwargs, torch.float64))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "`isinstance.treespec", FutureWarning)
+            module = copy.deepcopy(_module(program)).double()
+        return module(*_copied(args, torch.float64), **_copied(kwargs, torch.float64))
     except Exception as error:  # dtypes written into the program: anything may come of it
         _LOG.info("the program does not run in float64 (%s); comparing with eager", error)
         return None

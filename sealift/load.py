@@ -135,6 +135,8 @@ def _open_options(num_threads: int | None, isa: str | None, verify: str) -> tupl
         raise ArgumentError(f"verify={verify!r}; help: one of {', '.join(map(repr, _VERIFY))}")
     if isa is not None and isa not in _ISAS:
         raise ArgumentError(f"isa={isa!r}; help: one of {', '.join(map(repr, _ISAS))}")
+    if num_threads is not None and (isinstance(num_threads, bool) or not hasattr(num_threads, "__index__")):
+        raise ArgumentError(f"num_threads={num_threads!r}; help: a whole number, or None for every core")
     if num_threads is not None and num_threads < 1:
         raise ArgumentError(f"num_threads={num_threads}; help: at least 1, or None for every core")
     return num_threads or 0, -1 if isa is None else _ISAS.index(isa), _VERIFY[verify]
@@ -233,6 +235,9 @@ class Model(_runtime.Model):
         """One tensor or None for each of `outputs`."""
         return list(flatten(self._out_tree, result, "output"))
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise ArgumentError(f"model {self.name!r} is code of this process: it cannot be pickled or copied; help: send its path, and load() it there")
+
     def __repr__(self) -> str:
         arguments, results = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
         return f"<sealift.Model {self.name!r} ({arguments}) -> ({results}), {self.isa}, {self.num_threads} threads>"
@@ -277,6 +282,11 @@ class Model(_runtime.Model):
             kwargs = dict(kwargs)
             args = (*args, *(kwargs.pop(name) for name in missing))
         if len(args) != len(positional) or set(kwargs) != set(keywords):
+            taken = set(known[: len(args)]) & set(kwargs)
+            if taken or set(kwargs) - set(known or keywords):
+                name = min(taken or set(kwargs) - set(known or keywords))
+                what = f"input {name!r} is given by position and by name" if taken else f"no input is called {name!r}"
+                raise InputCountError(f"{what}, model {self.name!r} takes {', '.join(names)}; help: call it as the exported model was called")
             given = f"{len(args)} positional" + (f" and {', '.join(kwargs)}" if kwargs else "")
             takes = f"{len(positional)} positional" + (f" and {', '.join(keywords)}" if keywords else "")
             raise InputCountError(

@@ -34,3 +34,4 @@ class Options:
         unknown = [i for i in self.isas if i not in ISAS]
         if unknown or not self.isas:
             raise ValueError(f"isas {list(self.isas)}: choose from {', '.join(ISAS)}")
+        object.__setattr__(self, "isas", tuple(dict.fromkeys(self.isas)))  # one named twice is built once

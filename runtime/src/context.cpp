@@ -335,8 +335,8 @@ sealift_status Context::bind_outputs(int32_t num_outputs, const DLTensor *output
     }
     for (int32_t d = 0; d < spec.rank; ++d) {
       if (output.shape[d] == sizes_[spec.shape[d]]) continue;
-      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': size %" PRId64 " of dimension %d must be %s = %" PRId64 "; help: ask sealift_output_shapes",
-                  spec.name, output.shape[d], static_cast<int>(d), spec.shape_text[d], sizes_[spec.shape[d]]);
+      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': size %" PRId64 " of dimension %d must be %" PRId64 " (%s); help: ask sealift_output_shapes",
+                  spec.name, output.shape[d], static_cast<int>(d), sizes_[spec.shape[d]], spec.shape_text[d]);
     }
     if (output_bytes_[i] == 0) {
       outputs_[i] = output.data;

@@ -30,7 +30,7 @@ from sealift.diag.errors import CompileError, joined
 from sealift.diag.loc import Loc
 from sealift.frontend.locations import user_loc
 from sealift.frontend.recurrent_shapes import recurrent_shapes
-from sealift.frontend.sizes import Sizes, UnsupportedSize, collect_sizes, help_for_guards, unmet_guards
+from sealift.frontend.sizes import SIZE_BY_VALUES, Sizes, UnsupportedSize, collect_sizes, help_for_guards, unmet_guards
 from sealift.ir.dim import Dim, Sym, dim
 from sealift.ir.dtype import DType, dtype_from_torch_name
 from sealift.ir.graph.types import Arg, Constant, Graph, InputUpdate, Node, OpDef, State, TensorType, Value
@@ -130,7 +130,11 @@ def decompose(ep: ExportedProgram, ops: Mapping[str, OpDef]) -> ExportedProgram:
             return core
         result, further = core, dict(_decompositions(wanted))
         for _ in range(4):
-            result = _run(result, further)
+            try:
+                result = _run(result, further)
+            except AssertionError as error:  # a decomposition of torch's that writes in place, which its own tracer refuses
+                _LOG.debug("torch cannot decompose %s: %s", ", ".join(sorted(map(str, wanted))), error)
+                return core
             deeper = {t for t in _missing(result, ops) if t in torch._decomp.decomposition_table and t not in further and t not in hopeless}
             if not deeper:
                 break
@@ -279,6 +283,10 @@ class _Importer:
     def refuse(self, code: str, message: str, node: fx.Node | None = None, help: str = "") -> None:
         loc = user_loc(node) if node is not None else None
         self.errors.append(CompileError(message, code=code, loc=loc, node=self.node_text(node) if node is not None else "", help=help))
+
+    def refuse_number(self, error: UnsupportedSize, node: fx.Node) -> None:
+        what = f"a number that is no whole-number expression of the inputs' sizes: {error}"
+        self.refuse("E-EXPORT-004", what, node, help=_HELP_ITEM if error.help == SIZE_BY_VALUES else error.help or _HELP_NUMBER)
 
     def miss(self, operator_name: str, node: fx.Node) -> None:
         self.missing.setdefault(operator_name, []).append((self.node_text(node), user_loc(node)))
@@ -463,7 +471,7 @@ class _Importer:
         try:
             shape = tuple(self.sizes.dim(s) for s in tensor.shape)
         except UnsupportedSize as error:
-            self.refuse("E-EXPORT-004", f"a size that cannot be computed from the inputs' sizes: {error}", node)
+            self.refuse("E-EXPORT-004", f"a size that cannot be computed from the inputs' sizes: {error}", node, help=error.help or _HELP_SIZE)
             return None
         return Value(self.unique(wanted), TensorType(dtype, shape, self.order(tensor, shape)))
 
@@ -612,7 +620,7 @@ class _Importer:
             try:
                 converted = self.argument(raw)
             except UnsupportedSize as error:
-                self.refuse("E-EXPORT-004", f"a number that is no whole-number expression of the inputs' sizes: {error}", node, help=_HELP_NUMBER)
+                self.refuse_number(error, node)
                 return None
             except TypeError as error:
                 self.refuse("E-DTYPE-001", f"argument {parameter.name}: {error}", node)
@@ -694,7 +702,7 @@ class _Importer:
         try:
             argument = self.argument(number)
         except UnsupportedSize as error:
-            self.refuse("E-EXPORT-004", f"a number that is no whole-number expression of the inputs' sizes: {error}", node, help=_HELP_NUMBER)
+            self.refuse_number(error, node)
             return None
         dtype = DType.BOOL if isinstance(number, bool) else DType.F64 if isinstance(number, float) else DType.I64
         value = Value(self.unique("number"), TensorType(dtype, ()))
@@ -713,23 +721,35 @@ def structure_text(spec: Any, verb: str) -> str:
     try:
         text: str = pytree.treespec_dumps(spec)
     except NotImplementedError as error:
+        nameless = _nameless_namedtuple(spec)
+        if nameless is None:
+            how = "register the type with torch.utils._pytree, with a serialized_type_name"
+        else:
+            name = f"{nameless.__module__}.{nameless.__qualname__}"
+            how = f'name it before exporting: torch.utils._pytree._register_namedtuple({nameless.__name__}, serialized_type_name="{name}")'
         raise CompileError(
             f"the model {verb} a structure that has no written form: {error}",
             code="E-EXPORT-003",
-            help="use tuples, lists and dicts: `return tuple(x.max(-1))`; or register the type with torch.utils._pytree, with a serialized_type_name",
+            help=f"use tuples, lists and dicts: `return tuple(x.max(-1))`; or {how}",
         ) from error
     return text
 
 
+def _nameless_namedtuple(spec: Any) -> type | None:
+    """The first namedtuple of a structure that torch has no name for."""
+    if spec.type is pytree.namedtuple and spec.context not in pytree.SUPPORTED_SERIALIZED_TYPES:
+        return spec.context if isinstance(spec.context, type) else None
+    return next((found for child in spec.children() for found in [_nameless_namedtuple(child)] if found is not None), None)
+
+
 _HELP_MISSING = "docs/operators.md lists what has a row; `sealift ops --missing script.py:function` (or a saved exported program) what yours lacks"
-_SIZE_BY_VALUES = "the size of its result depends on values, sealift's sizes on inputs' sizes: choose with torch.where, or multiply by a mask"
 _RANDOM = "sealift draws no random numbers: pass them to the model as an input; a model that only trains with them is exported after .eval()"
 _PACKED = "packed sequences: give the padded batch and a mask, without pack_padded_sequence"
+_HELP_ITEM = "a number read out of a tensor (.item(), int(x)) is known only when the model runs: keep it a 0-d tensor"
 _WAYS_OUT = {  # for operators whose lack has a reason, by how their names begin
-    **{f"aten.{name}": _SIZE_BY_VALUES for name in ("nonzero", "masked_select", "unique", "_unique", "bincount", "repeat_interleave.Tensor")},
+    **{f"aten.{name}": SIZE_BY_VALUES for name in ("nonzero", "masked_select", "unique", "_unique", "bincount", "repeat_interleave.Tensor")},
     **{f"aten.{name}": _RANDOM for name in ("rand", "bernoulli", "normal", "multinomial", "poisson", "exponential", "uniform", "native_dropout")},
-    "aten._fft": "a transform of fixed size is a product with the matrix of its cosines and sines, or a convolution with them, as silero-vad has it",
-    "aten._local_scalar_dense": "a number read out of a tensor (.item(), int(x)) is known only when the model runs: keep it a 0-d tensor",
+    "aten._local_scalar_dense": _HELP_ITEM,
     "aten.as_strided": "what strides reach depends on memory that sealift does not have: use view, slices, unfold or expand",
     **{
         f"aten.{name}.data": "packed sequences: give the padded batch and a mask, without pack_padded_sequence"
@@ -743,6 +763,7 @@ def _way_out(operator_name: str) -> str:
 
 
 _HELP_SQUEEZE = "name the dimension that is always 1, x.squeeze(-1), or declare the sizes so that this one is never 1: Dim('batch', min=2)"
+_HELP_SIZE = "declare the dimensions it comes from so that it is a sum, product, quotient or remainder of them, or export it fixed"
 _HELP_NUMBER = "sealift computes sizes in integers: divide on tensors (x / x.shape[0] instead of x * (1.0 / x.shape[0])), or export that size fixed"
 
 

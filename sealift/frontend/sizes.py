@@ -27,8 +27,17 @@ _MOST_RAISED = 64  # by how much a lower bound may rise before a squeeze is refu
 _RESERVED = re.compile(r"[irk]\d+$")  # the names of loop axes
 
 
+SIZE_BY_VALUES = "the size of its result depends on values, sealift's sizes on inputs' sizes: choose with torch.where, or multiply by a mask"
+
+NUMBER_AMONG_INPUTS = "sealift's sizes are those of tensors: read it off a tensor's shape (x.shape[0]), or export the number as a constant"
+
+
 class UnsupportedSize(Exception):
-    """A size that a Dim cannot express; the text says which."""
+    """A size that a Dim cannot express; the text says which, and `help` the way out where that is known."""
+
+    def __init__(self, text: str, help: str = "") -> None:
+        super().__init__(text)
+        self.help = help
 
 
 @dataclass
@@ -52,7 +61,9 @@ class Sizes:
             return dim(int(e))
         if isinstance(e, sympy.Symbol):
             if e.name not in self.symbols:
-                raise UnsupportedSize(f"{e.name} depends on the data")
+                if not e.name.startswith("u"):
+                    raise UnsupportedSize(f"{e.name} is a number among the inputs", NUMBER_AMONG_INPUTS)
+                raise UnsupportedSize(f"{e.name} depends on the data", SIZE_BY_VALUES)
             return self.symbols[e.name]
         args = e.args
         match type(e).__name__:

@@ -10,6 +10,7 @@ from sealift.ops import (  # noqa: F401 - for the rows that they add
     convolution,
     creation,
     distances,
+    fourier,
     gemm,
     indexing,
     norms,

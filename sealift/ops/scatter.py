@@ -12,9 +12,9 @@ from sealift.ir.loop.prim import Combine, Prim
 from sealift.ops.arguments import Size, refuse, slice_range
 from sealift.ops.guards import highest, lowest
 from sealift.ops.indexing import Indexed
-from sealift.ops.lang import Builder, IndexEntry, Number, S, Tensor, broadcast_shapes, checked, normalize_dim, prim, select, shifted
+from sealift.ops.lang import Builder, IndexEntry, Number, S, Tensor, as_entry, broadcast_shapes, checked, normalize_dim, prim, select, shifted
 from sealift.ops.table import op
-from sealift.ops.views import expanded, reshaped
+from sealift.ops.views import diagonal, expanded, reshaped
 
 Value = Tensor | Number | Dim
 
@@ -154,6 +154,20 @@ def slice_scatter(b: Builder, self: Tensor, src: Tensor, dim: int = 0, start: Si
         lambda at: (*at[:along], shifted(at[along], first, every), *at[along + 1 :]),
         lambda at: S(source.at(at)).cast(self.dtype),
     )
+
+
+@op("aten.diagonal_scatter.default", samples="diagonal_scatter")
+def diagonal_scatter(b: Builder, self: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    row, column = normalize_dim(dim1, self.rank), normalize_dim(dim2, self.rank)
+    source = expanded(src, diagonal(b, self, offset, dim1, dim2).shape)
+
+    def place(at: tuple[Dim, ...]) -> list[IndexEntry]:
+        lead, along = iter(at[:-1]), at[-1]
+        down = checked(S(as_entry(along + max(-offset, 0))), self.shape[row])  # an element's row is no loop's row: two of its places move at once
+        moved: dict[int, IndexEntry] = {row: down, column: along + max(offset, 0)}
+        return [moved[d] if d in moved else next(lead) for d in range(self.rank)]
+
+    return b.scatter(self, source.shape, place, lambda at: S(source.at(at)).cast(self.dtype))
 
 
 @op("aten.masked_scatter.default", samples="masked_scatter")

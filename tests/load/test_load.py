@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
 import subprocess
 import sys
@@ -146,6 +148,13 @@ def test_bad_input(model: sealift.Model, args: Any, error: Any, text: str) -> No
     np.testing.assert_array_equal(model(X)[0], expected(X))
 
 
+def test_a_wrong_name_is_named(model: sealift.Model) -> None:
+    with pytest.raises(errors.InputCountError, match="no input is called 'z'"):
+        model(z=X)
+    with pytest.raises(errors.InputCountError, match="'x' is given by position and by name"):
+        model(X, x=X)
+
+
 def test_a_tensor_that_only_resembles_one(model: sealift.Model) -> None:
     class Broken:
         def __dlpack__(self, **_: Any) -> int:
@@ -197,6 +206,18 @@ def test_outputs_outlive_the_model(package: Path) -> None:
     torch = pytest.importorskip("torch")
     y, z = sealift.load(package)(X)[0], sealift.load(package)(torch.from_numpy(X))[0]
     np.testing.assert_array_equal(y, z.numpy())
+
+
+def test_a_model_is_not_pickled(model: sealift.Model) -> None:
+    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(errors.ArgumentError, match="send its path"):
+            copied(model)
+
+
+def test_num_threads_is_a_whole_number(package: Path) -> None:
+    for wrong in ("2", 2.5, True, 0):
+        with pytest.raises(errors.ArgumentError, match="num_threads"):
+            sealift.load(package, num_threads=wrong)  # type: ignore[arg-type]
 
 
 def test_files_that_cannot_be_loaded(package: Path, tmp_path: Path) -> None:

@@ -63,6 +63,10 @@ def test_compile_dumps_the_import_and_a_folder_for_each_model(exported: dict[str
     assert any(p.name.endswith("_import.graph") for p in (tmp_path / "one").iterdir())
 
 
+def test_an_instruction_set_named_twice_is_built_once() -> None:
+    assert Options(isas=("avx2", "baseline", "avx2")).isas == ("avx2", "baseline")
+
+
 @pytest.mark.parametrize("step", ["lower", "inline", "names", "plan", "emit"])
 def test_stop_after(step: str) -> None:
     with pytest.raises(StopAfter) as stopped:
