@@ -15,7 +15,7 @@ from sealift.fleet.store.interface import Filter, Selection, Store
 Key = tuple[str, ...]
 Hosts = dict[str, list[tuple[float, float]]]  # host -> (total ns, count) of each time step, or one of all
 Cells = dict[Key, Hosts]
-_NAMED = 200  # values that a question names; beyond it it asks for all
+MOST_NAMED = 200  # values that a question names; beyond it it asks for all
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _asked(store: Store, side: Side, by: tuple[str, ...], keys: Sequence[Key] | 
     if hosts:
         among.append(("host", tuple(hosts)))
     all_keys = (*by, *(("host",) if "host" not in by else ()))
-    selection = Selection(side.start_s, side.end_s, all_keys, side.where, step_s, tuple(a for a in among if len(a[1]) <= _NAMED))
+    selection = Selection(side.start_s, side.end_s, all_keys, side.where, step_s, tuple(a for a in among if len(a[1]) <= MOST_NAMED))
     table = store.totals(selection)
     wanted = None if keys is None else set(keys)
     found: Cells = defaultdict(lambda: defaultdict(list))

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sealift.fleet import statistics
-from sealift.fleet.cells import Side, by_host, with_steps
+from sealift.fleet.cells import MOST_NAMED, Side, by_host, with_steps
 from sealift.fleet.errors import QuestionError
 from sealift.fleet.store.interface import Filter, Selection, Store
 
@@ -50,9 +50,12 @@ def top(store: Store, question: Question) -> pa.Table:
     totals = [r for r in store.totals(question.selection()).to_pylist() if r["count"] is not None]
     everything = sum(r["total_ns"] for r in totals)
     rows = {tuple(str(r[k]) for k in question.by): r | _summary(r, everything) for r in totals}
-    if not question.order.startswith("p"):  # quantiles of a thousand hosts take longer than all else: only those shown
+    selection = question.selection()
+    if not question.order.startswith("p") and len(rows) > question.limit:  # quantiles of a thousand hosts take longer than all else: only those shown
         rows = dict(_ordered(rows, question)[: question.limit])
-    for r in _quantile_rows(store, question.selection(), list(rows.values())):
+        shown = [(key, tuple({k[i] for k in rows})) for i, key in enumerate(question.by)]
+        selection = replace(selection, among=tuple((key, values) for key, values in shown if len(values) <= MOST_NAMED))
+    for r in _quantile_rows(store, selection, list(rows.values())):
         rows[tuple(str(r[k]) for k in question.by)] |= _only_quantiles(r)
     return _table([r for _, r in _ordered(rows, question)[: question.limit]], question.by)
 

@@ -113,7 +113,7 @@ class EmbeddedStore:
         self._duck.execute(
             f"SET threads = {threads}; SET memory_limit = '{memory_limit}'; SET temp_directory = {DuckDialect().quoted(str(temporary))}"
         )
-        self._duck.execute("SET preserve_insertion_order = false")
+        self._duck.execute("SET preserve_insertion_order = false; SET parquet_metadata_cache = true")  # a segment never changes
         self._pending_series, self._pending_resources = list(self._series.items()), list(self._resources.items())
         self._duck.execute(f"CREATE TABLE series (id BIGINT, {', '.join(f'{k} VARCHAR' for k in (*SERIES_KEYS, 'labels'))})")
         self._duck.execute(
