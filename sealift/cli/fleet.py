@@ -195,7 +195,17 @@ def _fleet(arguments: argparse.Namespace) -> Any:
 
 
 def _secret(text: str) -> str:
-    return Path(text[1:]).read_text().strip() if text.startswith("@") else text
+    from sealift.fleet.errors import QuestionError
+
+    if not text.startswith("@"):
+        return text
+    try:
+        found = Path(text[1:]).read_text().strip()
+    except (OSError, ValueError) as error:
+        raise QuestionError(f"token file {text[1:]}: {getattr(error, 'strerror', error)}; help: @FILE names a file with the token in it") from None
+    if not found:
+        raise QuestionError(f"token file {text[1:]} is empty; help: @FILE names a file with the token in it")
+    return found
 
 
 def _retention(arguments: argparse.Namespace) -> Any:
@@ -212,7 +222,7 @@ def _serve(arguments: argparse.Namespace, output: Output) -> int:
     from sealift.fleet.collector.serve import Address, open_store, serve, without_password
     from sealift.fleet.control import Budget
     from sealift.fleet.errors import QuestionError
-    from sealift.fleet.rules import Rule, Watch, read_rules
+    from sealift.fleet.rules import Rule, Watch, checked_webhook, read_rules
 
     limits = Limits(
         body_bytes=arguments.body_limit << 20,
@@ -220,7 +230,7 @@ def _serve(arguments: argparse.Namespace, output: Output) -> int:
         write_tokens=tuple(map(_secret, arguments.write_token)),
         read_tokens=tuple(map(_secret, arguments.read_token)),
     )
-    rules = read_rules(arguments.rules) if arguments.rules else (Rule(webhook=arguments.webhook),)
+    rules = read_rules(arguments.rules) if arguments.rules else (Rule(webhook=checked_webhook(arguments.webhook)),)
     if not 0 < arguments.hosts <= 100 or not 0 < arguments.overhead < 100:
         raise QuestionError("--hosts and --overhead are percentages above 0; help: --hosts 10 --overhead 0.5")
     store = open_store(arguments.store, _retention(arguments), arguments.threads)
@@ -254,7 +264,9 @@ def _ask(arguments: argparse.Namespace, output: Output) -> int:
             options[name] = getattr(arguments, name)
     if getattr(arguments, "by", None):
         options["by"] = arguments.by
-    return _show(_fleet(arguments).ask(arguments.question, **options), output)
+    found = _fleet(arguments).ask(arguments.question, **options)
+    times = f"from {arguments.start} to {arguments.end}; `--from all` asks for everything, " if "start" in arguments else ""
+    return _show(found, output, f"{times}`sealift fleet processes` lists who has reported")
 
 
 def _diff(arguments: argparse.Namespace, output: Output) -> int:
@@ -277,12 +289,14 @@ def _sql(arguments: argparse.Namespace, output: Output) -> int:
     return _show(_fleet(arguments).sql(arguments.text), output)
 
 
-def _show(found: Any, output: Output) -> int:
+def _show(found: Any, output: Output, empty: str = "") -> int:
     from sealift.fleet.collector.answers import plain
     from sealift.fleet.tables import text_of
 
     rows = [{k: plain(v) for k, v in row.items()} for row in found.to_pylist()]
     output.result({"columns": found.column_names, "rows": rows}, text_of(found))
+    if not rows and empty:
+        output.note(empty)
     return 0
 
 
@@ -298,7 +312,7 @@ def _check(arguments: argparse.Namespace, output: Output) -> int:
         from sealift.fleet.collector.serve import open_store
         from sealift.fleet.store.interface import Retention
 
-        store = open_store(arguments.store, Retention())
+        store = open_store(arguments.store, Retention(), must_exist=True)
         try:
             alarms = [a.as_dict() | {"text": str(a)} for a in check(store, rules, parse_time(arguments.at, time.time()))]
         finally:
@@ -335,10 +349,12 @@ def _explain(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _simulate(arguments: argparse.Namespace, output: Output) -> int:
+    from sealift.fleet.client import Fleet
     from sealift.fleet.drive import Drive, local_collector
 
     drive = Drive.of(arguments)
     if arguments.url:
+        Fleet(arguments.url, arguments.token).health()  # before thousands of requests wait for one that is not there
         report = drive.run(arguments.url, arguments.token, output.note)
     else:
         folder = tempfile.mkdtemp(prefix="sealift-fleet-")
@@ -350,7 +366,9 @@ def _simulate(arguments: argparse.Namespace, output: Output) -> int:
             shutil.rmtree(folder, ignore_errors=True)
     lines = [f"{k:<22} {v}" for k, v in report.items() if k != "top"]
     output.result(report, "\n".join([*lines, *report.get("top", [])]))
-    return 0
+    if report["failed"]:
+        output.note(f"{report['failed']} requests failed: {report['refusal'] or 'no answer'}")
+    return 1 if report["failed"] else 0
 
 
 def _top_lines(url: str, drive: Any) -> list[str]:

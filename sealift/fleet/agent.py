@@ -92,7 +92,8 @@ class FleetSink:
         self._fresh = self._stopping = False
         self._deadline = 0.0
         self._thread: threading.Thread | None = None
-        self._tracing = ""
+        self._tracing = self._said = ""
+        self._takes = True
         self.delivered = self.refused = self.failures = 0  # requests
 
     # ---- the sink's half: called by the recorder's thread
@@ -198,6 +199,7 @@ class FleetSink:
                     size += entry.size_bytes
                 bodies = [_read(entry.path) for entry in taken]
                 status = self._send(f"/v1/{signal}", b"".join(bodies))
+                self._tell(status)
                 if status not in (200, 400, 413, 415):
                     return False
                 if status != 200:
@@ -221,14 +223,30 @@ class FleetSink:
             data = body if body[:2] == _GZIP else gzip.compress(body, 1)
             connection.request("POST", self._url.path.rstrip("/") + path, data, {**self._headers, **(more or {})})
             answer = connection.getresponse()
-            answer.read(1 << 16)
+            self._said = answer.read(1 << 16)[:300].decode(errors="replace").strip()
             if answer.status == 200:
                 self._take_orders(answer.headers.get("Sealift-Control", ""))
             return answer.status
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException) as error:
+            self._said = getattr(error, "strerror", None) or str(error) or type(error).__name__
             return 0
         finally:
             connection.close()
+
+    def _tell(self, status: int) -> None:
+        """Once when the collector stops taking what is sent, and once when it takes it again: the program's log is not ours to fill."""
+        takes = status in (200, 400, 413, 415, 429)  # 429: it is busy, and says when to come back
+        if takes == self._takes:
+            return
+        self._takes = takes
+        where = f"{self._url.scheme}://{self._url.netloc.rpartition('@')[2]}"
+        if takes:
+            _LOG.warning("the collector at %s takes reports again", where)
+        else:
+            said = f"{status} {self._said}" if status else self._said
+            _LOG.warning(
+                "the collector at %s takes no reports: %s; they wait in %s (at most %d MiB)", where, said, self._spool_root, self._spool_bytes >> 20
+            )
 
     def _take_orders(self, header: str) -> None:
         if not header:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import http.client
 import json
 import ssl
 import time
@@ -28,6 +29,13 @@ class Fleet:
         self, url: str = "http://127.0.0.1:4318", token: str | None = None, timeout_s: float = 60.0, context: ssl.SSLContext | None = None
     ) -> None:
         if not url.startswith(("http://", "https://")):
+            raise QuestionError(f"address {url!r}; help: http://HOST:PORT or https://HOST:PORT")
+        try:
+            parts = urllib.parse.urlsplit(url)
+            known = bool(parts.hostname) and (parts.port or 1) > 0  # .port raises for what is no number
+        except ValueError:
+            known = False
+        if not known:
             raise QuestionError(f"address {url!r}; help: http://HOST:PORT or https://HOST:PORT")
         self.url = url.rstrip("/")
         self._token = token
@@ -92,6 +100,15 @@ class Fleet:
         found: list[dict[str, Any]] = json.loads(self._send("POST", "/api/v1/check", body))["alarms"]
         return found
 
+    def health(self) -> dict[str, Any]:
+        """Whether a collector answers there; it asks for no token."""
+        try:
+            found: dict[str, Any] = json.loads(self._send("GET", "/health"))
+            found["store"]
+        except (ValueError, KeyError, TypeError):
+            raise UnreachableError(f"{self.url}: an answer that is not a collector's; help: is that its address?") from None
+        return found
+
     def info(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._send("GET", "/api/v1/info"))
         return found
@@ -141,7 +158,10 @@ class Fleet:
         return self._table(self._send("GET", f"/api/v1/{question}?" + urllib.parse.urlencode(parameters, doseq=True)))
 
     def _table(self, body: bytes) -> pa.Table:
-        return pa.ipc.open_stream(body).read_all()
+        try:
+            return pa.ipc.open_stream(body).read_all()
+        except pa.ArrowInvalid:
+            raise UnreachableError(f"{self.url}: an answer that is not a collector's; help: is that its address?") from None
 
     def _send(self, method: str, path: str, body: bytes | None = None) -> bytes:
         return self._open(method, path, body)[1]
@@ -161,8 +181,10 @@ class Fleet:
                 with contextlib.suppress(ValueError, KeyError, TypeError):
                     text = json.loads(text)["error"]["message"]
                 raise QuestionError(text) from None
-            raise UnreachableError(f"{self.url}: {error.code} {text}") from None
-        except (OSError, ValueError) as error:
+            if error.headers.get_content_type() not in ("text/plain", "application/json"):
+                raise UnreachableError(f"{self.url}: {error.code}, not from a collector; help: is that its address?") from None
+            raise UnreachableError(f"{self.url}: {error.code} {text[:500]}") from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise UnreachableError(f"{self.url}: {getattr(error, 'reason', error)}; help: `sealift fleet serve`, or --url") from None
 
 

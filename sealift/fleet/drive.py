@@ -89,6 +89,7 @@ class Drive:
             "points_per_second": round(sender.points / elapsed),
             "refused_and_sent_again": sender.repeated,
             "failed": sender.failed,
+            "refusal": sender.refusal,
         }
 
 
@@ -101,7 +102,7 @@ class Sender:
         self._queues: list[queue.Queue[Sent | None]] = [queue.Queue(maxsize=200) for _ in range(connections)]
         self._lock = threading.Lock()
         self.acknowledged = self.points = self.repeated = self.failed = 0
-        self.last_orders = ""
+        self.last_orders = self.refusal = ""
         self._threads = [threading.Thread(target=self._run, args=(q,), daemon=True) for q in self._queues]
         for thread in self._threads:
             thread.start()
@@ -142,6 +143,7 @@ class Sender:
             try:
                 connection.request("POST", f"/v1/{signal}", body, self._headers)
                 answer = connection.getresponse()
+                text = answer.read(500).decode(errors="replace").strip()
                 answer.read()
             except (OSError, http.client.HTTPException):
                 connection.close()
@@ -154,6 +156,7 @@ class Sender:
                     self.last_orders = answer.headers.get("Sealift-Control", "")
                     return
                 self.repeated += 1
+                self.refusal = f"{answer.status} {text}"
             if answer.status not in (429, 503):
                 break
             time.sleep(min(float(answer.headers.get("Retry-After", "1")), 5))

@@ -64,7 +64,10 @@ class Rule:
             if "where" in made:
                 made["where"] = tuple(Filter.parse(t) for t in made["where"])
             rule = cls(**made)
-        except (QuestionError, TypeError) as error:
+            checked_webhook(rule.webhook)
+        except RuleError as error:
+            raise RuleError(f"{where}: {str(error).removeprefix(f'[{error.code}] ')}") from None
+        except (QuestionError, TypeError, AttributeError) as error:
             raise RuleError(f"{where}: {error}") from None
         for name, low, high in (("change", 0.0, 100.0), ("share", 0.0, 1.0), ("p_value", 0.0, 1.0), ("days", 0, 60), ("window_s", 60, 7 * DAY_S)):
             value = getattr(rule, name)
@@ -271,6 +274,12 @@ class Watch:
             (self.send or post)(url, body)
         except OSError as error:
             _LOG.warning("the webhook at %s: %s", urllib.parse.urlsplit(url).netloc.rpartition("@")[2], error)  # its path may be a secret
+
+
+def checked_webhook(url: str) -> str:
+    if url and not (url.startswith(("http://", "https://")) and urllib.parse.urlsplit(url).netloc):
+        raise RuleError(f"webhook {url!r}; help: an address that begins with http:// or https://")
+    return url
 
 
 def post(url: str, body: bytes) -> None:

@@ -135,7 +135,9 @@ async def _guarded(handler: Callable[[Collector, Request], Awaitable[Response]],
     tokens = collector.limits.write_tokens if path.startswith("/v1/") else () if path == "/health" else collector.limits.read_tokens
     if not allowed(request.headers.get("authorization", ""), tokens):
         collector.figures.add("refused_token")
-        return PlainTextResponse("a token, please: Authorization: Bearer TOKEN\n", 401, {"WWW-Authenticate": "Bearer"})
+        given = "the token given is not one of this collector's" if "authorization" in request.headers else "this collector asks for a token"
+        text = f"{given}; help: --token or SEALIFT_FLEET_TOKEN (Authorization: Bearer TOKEN)\n"
+        return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
     try:
         return await handler(collector, request)
     except _TooLarge as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import logging
 import socket
@@ -15,7 +16,7 @@ from typing import Any
 import uvicorn
 
 from sealift.fleet.collector.app import Collector, application
-from sealift.fleet.errors import FleetError, QuestionError
+from sealift.fleet.errors import FleetError, QuestionError, StoreDamagedError
 from sealift.fleet.store.embedded import EmbeddedStore
 from sealift.fleet.store.interface import Retention, Store
 
@@ -38,13 +39,23 @@ class Address:
             return self.host == "localhost"
 
 
-def open_store(where: str, retention: Retention, threads: int | None = None) -> Store:
-    """A folder, or clickhouse://user:password@host:port/database."""
+def open_store(where: str, retention: Retention, threads: int | None = None, must_exist: bool = False) -> Store:
+    """A folder, or clickhouse://user:password@host:port/database. `must_exist`: a folder without a store in it is an error."""
     if where.startswith(("clickhouse://", "clickhouses://")):
         from sealift.fleet.store.clickhouse import ClickHouseStore
 
         return ClickHouseStore.connect(where, retention)
-    return EmbeddedStore(Path(where).expanduser(), retention, threads=threads)
+    if "://" in where:
+        raise QuestionError(f"store {without_password(where)}; help: a folder, or clickhouse://user:password@host:8123/database")
+    folder = Path(where).expanduser()
+    if must_exist and not (folder / "control.sqlite").exists():
+        raise QuestionError(f"{folder} holds no store; help: the folder that `sealift fleet serve --store` was given")
+    try:
+        return EmbeddedStore(folder, retention, threads=threads)
+    except OSError as error:
+        if isinstance(error, FleetError):
+            raise
+        raise StoreDamagedError(f"{folder}: {error.strerror}; help: a folder that can be written to") from None
 
 
 def without_password(where: str) -> str:
@@ -60,16 +71,23 @@ def serve(collector: Collector, address: Address, ready: Callable[[str], None]) 
     if not address.is_loopback and not collector.limits.write_tokens:
         collector.close()
         raise QuestionError(f"{address.host} is reachable from other machines; help: give --write-token and --read-token, or listen on 127.0.0.1")
+    for path in (address.certificate, address.key, address.client_authority):
+        if path is not None and not path.is_file():
+            collector.close()
+            raise QuestionError(f"{path}: no such file; help: --tls-certificate, --tls-key and --tls-client-authority name PEM files")
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((address.host, address.port))
         listener.listen(2048)  # who is told the address may connect at once
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         listener.close()
         collector.close()
-        raise FleetError(f"{address.host}:{address.port}: {error.strerror}; help: another --port", code="E-FLEET-004") from None
+        is_name = isinstance(error, socket.gaierror) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL
+        text = getattr(error, "strerror", None) or "a port is a number from 0 to 65535"
+        way_out = "an address of this machine for --host" if is_name else "another --port; 0 takes any that is free"
+        raise FleetError(f"{address.host}:{address.port}: {text}; help: {way_out}", code="E-FLEET-004") from None
     config = uvicorn.Config(
         application(collector),
         log_level="warning",

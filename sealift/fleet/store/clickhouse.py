@@ -146,7 +146,7 @@ class ClickHouseStore:
                 autogenerate_session_id=False,  # sessions serialise, and collectors ask in parallel
             )
         except Exception as error:
-            raise UnreachableError(f"{parts.hostname}:{parts.port or 8123}: {error}; help: is that a ClickHouse's HTTP port?") from None
+            raise UnreachableError(f"{parts.hostname}:{parts.port or 8123}: {_short(error)}; help: is that a ClickHouse's HTTP port?") from None
         return cls(client, retention)
 
     # ---- taking batches
@@ -345,6 +345,12 @@ class ClickHouseStore:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _short(error: Exception) -> str:
+    """The last cause is what says why; the rest is the driver's."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 200 else f"{text[:100]} ... {text[-100:]}"
 
 
 def _type(values: Sequence[Any]) -> pa.DataType:
