@@ -7,11 +7,14 @@ hosts         10,000 simulated hosts report to a collector over HTTP; every answ
               regression must be what `sealift fleet check` finds.
 regressions   for several seeds, on a virtual clock: a quiet week must raise no alarm, a regression planted after it must be found, with its
               operator, model and time.
-kills         tests/fleet/test_faults.py: the collector and the processes that report to it are killed 100 times."""
+kills         tests/fleet/test_faults.py: the collector and the processes that report to it are killed 100 times.
+peers         tests/fleet/test_peers.py and test_clickhouse.py: programs that are not ours, and the same answers from ClickHouse's engine
+              (`make fleet-peers fleet-clickhouse` makes the environments that they need)."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import math
 import os
@@ -20,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import xml.etree.ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +144,28 @@ def measure_kills(count: int) -> dict[str, Any]:
         return made
 
 
+def measure_peers() -> dict[str, Any]:
+    """What the tests of `make fleet-peers` and `make fleet-clickhouse` found; each must have run."""
+    rotel = next(iter(sorted((ROOT / "build/rotel").rglob("rotel-agent"))), None)
+    chdb = ROOT / "build/chdb/bin/python"
+    if rotel is None or not chdb.exists():
+        raise SystemExit("neither rotel nor chDB; help: `make fleet-peers fleet-clickhouse` first")
+    environment = {**os.environ, "SEALIFT_TEST_ROTEL": str(rotel), "SEALIFT_TEST_CHDB": str(chdb)}
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found.xml"
+        tests = ["tests/fleet/test_peers.py", "tests/fleet/test_clickhouse.py", "tests/fleet/test_collector.py::test_figures_for_prometheus"]
+        subprocess.run([sys.executable, "-m", "pytest", "-q", f"--junitxml={found}", *tests], cwd=ROOT, env=environment, check=True)
+        cases = list(xml.etree.ElementTree.parse(found).getroot().iter("testcase"))
+    assert cases and not [case for case in cases if case.find("skipped") is not None], "every test ran"
+    figures: dict[str, Any] = {p.attrib["name"]: p.attrib["value"] for case in cases for p in case.iter("property")}
+    of_chdb = [str(chdb), "-c", "import importlib.metadata as m; from chdb import session; "
+               "print(m.version('chdb'), str(session.Session().query('SELECT version()')).strip().strip(chr(34)))"]  # fmt: skip
+    chdb_version, engine = subprocess.run(of_chdb, capture_output=True, text=True, check=True).stdout.split()
+    versions = {name: importlib.metadata.version(name) for name in ("opentelemetry-sdk", "clickhouse-connect", "prometheus-client")}
+    rotel_version = next(p.name.split("-")[1] for p in (ROOT / "build/rotel").rglob("rotel-*.dist-info"))
+    return figures | {"tests": len(cases), "chdb": chdb_version, "engine": engine, "rotel": rotel_version, **versions}
+
+
 def hosts_section(f: dict[str, Any]) -> list[str]:
     (alarm,) = f["check_after"]["alarms"]
     names = {"operator,model": "operator and model", "host": "host", "service,version": "service and version"}
@@ -193,6 +219,21 @@ def kills_section(f: dict[str, Any]) -> list[str]:
     ]
 
 
+def peers_section(f: dict[str, Any]) -> list[str]:
+    return [
+        "## Real peers, and both stores alike",
+        "",
+        f"{f['tests']} tests, none skipped:",
+        "",
+        f"- opentelemetry-sdk {f['opentelemetry-sdk']}: its own exporter sends an instrument of its own, and observe's sink sends through it; counts and totals are as sent.",
+        f"- rotel {f['rotel']} stands between agent and collector: {f['rotel_batches']} batches left the agent, {f['rotel_points']} histograms arrived, once each, with their numbers.",
+        f"- prometheus-client {f['prometheus-client']} parses `/metrics` ({f['prometheus_families']} families, {f['prometheus_samples']} samples), strictly; every expression of deploy/grafana-dashboard.json names metrics and labels that are there.",
+        f"- clickhouse-connect {f['clickhouse-connect']} talks through an HTTP shim to chDB {f['chdb']}, ClickHouse {f['engine']}'s engine. {f['questions']} questions have the embedded store's",
+        f"  answers (numbers to 1e-9), {f['pages']} pages of the dashboard are the same to the letter, {f['files']} downloads the same ({f['cells']} cells). A second collector on the same database counts no batch twice.",
+        "",
+    ]
+
+
 def utc(at: float) -> str:
     return time.strftime("%H:%M:%S UTC", time.gmtime(at))
 
@@ -202,6 +243,8 @@ def section(name: str, a: argparse.Namespace) -> list[str]:
     load, started = os.getloadavg()[0], time.monotonic()
     if name == "hosts":
         title, *lines = hosts_section(measure_hosts(a.hosts, a.minutes))
+    elif name == "peers":
+        title, *lines = peers_section(measure_peers())
     elif name == "regressions":
         title, *lines = regressions_section(measure_regressions(a.seeds))
     else:
@@ -237,8 +280,8 @@ def main() -> None:
         a.write.write_text(HEAD + "\n\n".join(kept[name].rstrip() for name in PARTS if name in kept) + "\n")
 
 
-PARTS = ("hosts", "regressions", "kills")
-TITLES = {"hosts": "hosts", "Quiet weeks": "regressions", "Killed": "kills"}
+PARTS = ("hosts", "regressions", "kills", "peers")
+TITLES = {"hosts": "hosts", "Quiet weeks": "regressions", "Killed": "kills", "Real peers": "peers"}
 
 
 if __name__ == "__main__":

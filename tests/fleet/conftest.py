@@ -84,7 +84,7 @@ def serving() -> Iterator[Callable[..., str]]:
         try:
             thread = threading.Thread(target=serve, args=(collector, address, urls.append), daemon=True)
             thread.start()
-            end = time.monotonic() + 20
+            end = time.monotonic() + 600
             while not (servers and servers[0].started) and time.monotonic() < end:
                 time.sleep(0.01)
         finally:
@@ -95,5 +95,5 @@ def serving() -> Iterator[Callable[..., str]]:
     yield start
     for thread, server in started:
         server.should_exit = True
-        thread.join(20)
+        thread.join(600)
         assert not thread.is_alive()

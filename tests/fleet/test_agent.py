@@ -42,7 +42,8 @@ def sink(url: str, folder: Path, **options: Any) -> FleetSink:
     return FleetSink(url, spool=folder, timeout_s=2.0, attributes={"service.name": "trainer"}, **options)
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 600.0) -> None:
+    """The machine may be busy, or stop this program for a while."""
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
@@ -78,10 +79,8 @@ def test_a_snapshot_s_numbers_arrive(store: EmbeddedStore, serving: Serving, tmp
 def test_while_the_collector_is_away_the_spool_waits_and_a_later_process_delivers(store: EmbeddedStore, serving: Serving, tmp_path: Path) -> None:
     port = free_port()
     agent = sink(f"http://127.0.0.1:{port}", tmp_path / "spool")
-    started = time.monotonic()
     for i in range(10):
         agent.write(delta(i))
-    assert time.monotonic() - started < 2.0  # writing waits for nobody
     wait_for(lambda: agent.failures > 0)
     agent.close(0.3)
     assert agent.delivered == 0 and len(list((tmp_path / "spool" / "p1").glob("*.metrics"))) == 10
@@ -176,16 +175,18 @@ def test_a_collector_that_hangs_costs_the_program_nothing(tmp_path: Path) -> Non
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(50)
-        agent = FleetSink(f"http://127.0.0.1:{listener.getsockname()[1]}", spool=tmp_path / "spool", timeout_s=0.3)
-        started = time.monotonic()
-        for i in range(20):
-            agent.write(delta(i))
-        assert time.monotonic() - started < 3.0
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        patient = FleetSink(url, spool=tmp_path / "patient", timeout_s=86_400.0)
+        patient.write(delta(0))
+        held, _ = listener.accept()  # from here on it waits for an answer, for a day
+        for i in range(1, 20):
+            patient.write(delta(i))  # and this waits for nobody
+        agent = FleetSink(url, spool=tmp_path / "spool", timeout_s=0.3)
+        agent.write(delta(0))
         wait_for(lambda: agent.failures > 0)
-        started = time.monotonic()
-        agent.close(0.5)
-        assert time.monotonic() - started < 5.0
-    assert agent.delivered == 0
+        agent.close(0.5)  # nor does this
+        held.close()
+    assert agent.delivered == patient.delivered == 0
 
 
 def test_traces_are_recorded_when_asked_for(store: EmbeddedStore, serving: Serving, tmp_path: Path) -> None:
@@ -196,14 +197,14 @@ def test_traces_are_recorded_when_asked_for(store: EmbeddedStore, serving: Servi
     agent.write(delta(0))
     wait_for(lambda: agent.delivered == 2)
     found: list[bytes] = []
-    thread = threading.Thread(target=lambda: found.append(connect(url).trace("p1", 2)))
+    thread = threading.Thread(target=lambda: found.append(connect(url).trace("p1", 2, patience_s=600)))
     thread.start()
-    for i in range(1, 30):
+    for i in range(1, 6000):
         agent.write(delta(i))
-        time.sleep(0.1)
+        thread.join(0.1)
         if found:
             break
-    thread.join(20)
+    thread.join(600)
     agent.close()
     assert found == [b'{"traceEvents": [], "seconds": 2}']
 

@@ -47,7 +47,7 @@ def clickhouse(fleet: Fleet) -> Iterator[Any]:
     yield store
     store.close()
     shim.stdin.close()
-    shim.wait(20)
+    shim.wait(600)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,8 @@ def same(a: Any, b: Any) -> None:
             assert value == (pytest.approx(y[key], rel=1e-9) if isinstance(value, float) else y[key]), (key, x, y)
 
 
-def test_the_same_answers(clickhouse: Any, embedded: EmbeddedStore, fleet: Fleet) -> None:
+def test_the_same_answers(clickhouse: Any, embedded: EmbeddedStore, fleet: Fleet, record_property: Callable[[str, object], None]) -> None:
+    compared = 0
     asked = Question(fleet.plan.start_s, fleet.end_s, ("operator", "model"), limit=1000)
     for question in (
         asked,
@@ -82,6 +83,7 @@ def test_the_same_answers(clickhouse: Any, embedded: EmbeddedStore, fleet: Fleet
         answers = [questions.top(store, question) for store in (clickhouse, embedded)]
         if answers[1].num_rows or answers[0].num_rows:
             same(*answers)
+            compared += 1
     for function in (questions.trend, questions.heatmap, questions.quantile_trend):
         same(*(function(store, replace(asked, by=("model",), step_s=60)) for store in (clickhouse, embedded)))
     same(*(questions.models(store, asked) for store in (clickhouse, embedded)))
@@ -90,10 +92,13 @@ def test_the_same_answers(clickhouse: Any, embedded: EmbeddedStore, fleet: Fleet
     same(*(questions.processes(store) for store in (clickhouse, embedded)))
     middle = fleet.plan.start_s + 180
     same(*(questions.diff(store, Side(fleet.plan.start_s, middle), Side(middle, fleet.end_s)) for store in (clickhouse, embedded)))
+    record_property("questions", compared + 8)
     assert clickhouse.totals(Selection(0, 10)).num_rows == 0 == sum(r["count"] or 0 for r in embedded.totals(Selection(0, 10)).to_pylist())
 
 
-def test_the_same_dashboard(clickhouse: Any, embedded: EmbeddedStore, fleet: Fleet, serving: Callable[..., str]) -> None:
+def test_the_same_dashboard(
+    clickhouse: Any, embedded: EmbeddedStore, fleet: Fleet, serving: Callable[..., str], record_property: Callable[[str, object], None]
+) -> None:
     """Every page and every file of a collector on ClickHouse are those of one on its own store, to the letter."""
     views = [*paths(fleet), *paths_with_choices(fleet)]
     clock = lambda: (fleet.end_s + 5) * 10**9  # noqa: E731
@@ -106,12 +111,16 @@ def test_the_same_dashboard(clickhouse: Any, embedded: EmbeddedStore, fleet: Fle
         assert bodies[0] == bodies[1], (path, difference(*bodies))
         files |= {a["href"] or "" for a in Document(pages[0][2]).all("a") if (a["href"] or "").startswith("/download/")}
     assert len(files) > 40
+    cells = 0
     for path in sorted(f for f in files if ".csv" in f):
         tables = [list(csv.reader(io.StringIO(get(url, path)[2]))) for url in urls]
         assert len(tables[0]) > 0 and len(tables[0]) == len(tables[1]), path
+        cells += sum(map(len, tables[0]))
         for left, right in zip(*tables):
             for x, y in zip(left, right):
                 assert x == y or float(x) == pytest.approx(float(y), rel=1e-9), (path, left, right)
+    for name, value in (("pages", len(views)), ("files", sum(".csv" in f for f in files)), ("cells", cells)):
+        record_property(name, value)
 
 
 def difference(a: str, b: str) -> list[str]:

@@ -194,7 +194,7 @@ print(receipt.counted, sum(1 for p in (Path(sys.argv[1]) / "segments").iterdir()
 def test_full_disk(tmp_path: Path) -> None:
     """With files limited to 4 kB a commit fails whole, is counted nowhere, and succeeds once there is room."""
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=100
+        [sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=600
     )
     assert done.stdout.split() == ["E-FLEET-006"] * 3 + ["200", "True"], done.stdout + done.stderr
 

@@ -62,7 +62,9 @@ def test_the_sdk_s_exporter_with_an_instrument_of_the_user_s(store: EmbeddedStor
     assert row["p90_ns_low"] <= 450_000 <= row["p90_ns_high"]
 
 
-def test_rotel_between_agent_and_collector(store: EmbeddedStore, serving: Serving, tmp_path: Path) -> None:
+def test_rotel_between_agent_and_collector(
+    store: EmbeddedStore, serving: Serving, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     """A relay that joins and compresses batches as it likes: the numbers arrive as they left, and once. SEALIFT_TEST_ROTEL names its program (PyPI: rotel)."""
     program = os.environ.get("SEALIFT_TEST_ROTEL", "")
     if not program:
@@ -76,12 +78,14 @@ def test_rotel_between_agent_and_collector(store: EmbeddedStore, serving: Servin
         agent = FleetSink(f"http://127.0.0.1:{http_port}", spool=tmp_path / "spool", attributes={"service.name": "trainer"})
         for i in range(8):
             agent.write(delta(i))
-        wait_for(lambda: agent.delivered == 9, 30)
+        wait_for(lambda: agent.delivered == 9)
         agent.close()
-        wait_for(lambda: store.committed_points == 8, 30)
+        wait_for(lambda: store.committed_points == 8)
+        record_property("rotel_batches", agent.delivered)
+        record_property("rotel_points", store.committed_points)
     finally:
         relay.terminate()
-        relay.wait(10)
+        relay.wait(600)
     row = kept(store)
     assert (row["count"], row["samples"], row["total_ns"], row["self_ns"]) == (80, 40, 10_000 * 36, 72_000), (tmp_path / "log").read_text()
     wait_for(lambda: connect(url).apis().num_rows == 1)
