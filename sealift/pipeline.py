@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sealift.backends.cpp.kernel import KernelSource, WeightUse, emit_kernels
 from sealift.backends.cpp.model import ModelSource, StoredWeight, emit_sources
 from sealift.build.resources import find_resources
-from sealift.build.toolchain import build_library, find_toolchain, keep_sources
+from sealift.build.toolchain import Toolchain, build_library, find_toolchain, keep_sources
 from sealift.diag.steps import Steps
 from sealift.environment import read_debug, warn_of_unknown_names, with_debug
 from sealift.ir.dtype import DType
@@ -39,14 +40,14 @@ from sealift.passes.lower_to_loops import lower_to_loops
 from sealift.passes.name_kernels import name_kernels
 from sealift.passes.narrow_broadcasts import narrow_broadcasts
 from sealift.passes.optimize_parts import optimize_parts
-from sealift.passes.pack_weights import pack
+from sealift.passes.pack_weights import pack, packed_bytes
 from sealift.passes.share_states import share_states
 from sealift.passes.simplify_expressions import simplify_expressions
 from sealift.passes.update_in_place import update_in_place
 from sealift.plan.memory import MemoryPlan, plan_memory
 from sealift.plan.parts import plan_parts
 from sealift.plan.places import places_of
-from sealift.targets.isa import BY_NAME
+from sealift.targets.isa import BY_NAME, Isa
 from sealift.version import VERSION
 
 _WORTH_SHARING_BYTES = 4096
@@ -56,17 +57,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """Everything a compilation made, before it is packaged."""
+class Emitted:
+    """Everything that is known of a model before its library is built."""
 
     imported: Imported
     graph: Graph
     loops: Loops
     plan: MemoryPlan
     source: ModelSource
-    library: bytes
     weights: tuple[StoredWeight, ...]
     shelf: WeightShelf
+    isas: tuple[Isa, ...]
+    toolchain: Toolchain
+    steps: Steps
+
+
+@dataclass(frozen=True)
+class Compiled(Emitted):
+    """Everything a compilation made, before it is packaged."""
+
+    library: bytes
 
 
 def compile(
@@ -102,19 +112,23 @@ def compile(
     shelf = WeightShelf(by_content=True)
     shared = shelf if len(programs) > 1 and _have_common_weights(list(imported.values()), shelf) else None
     packaged: list[PackagedModel] = []
-    for model_name, graph in graphs.items():
-        one = replace(imported[model_name], graph=graph)
-        steps = new_steps(options if len(programs) == 1 else replace(options, dump_dir=_below(options.dump_dir, model_name)))
-        steps.check("import", one.graph)
-        steps.dump("import", one.graph)
-        packaged.append(_packaged(compile_graph(one, options, steps, shared), shared is None))
-        if debug.time:
-            print(f"{model_name}:\n{steps.table()}", file=sys.stderr)
-    observe = sys.modules.get("sealift.observe.metadata")  # where the program watches model files
-    stamp = observe.package_extra_files(path) if observe is not None else {}
-    pieces = shared.pieces() if shared is not None else ()
-    top = {"compiler": f"sealift {VERSION}"}
-    written = write_package(path, packaged, dict(options.metadata), {**stamp, **options.extra_files}, top, pieces)
+    with ThreadPoolExecutor(max_workers=1) as builder:  # a library is built while the next model is lowered, and while weights are packed and written
+        try:
+            for model_name, graph in graphs.items():
+                one = replace(imported[model_name], graph=graph)
+                steps = new_steps(options if len(programs) == 1 else replace(options, dump_dir=_below(options.dump_dir, model_name)))
+                steps.check("import", one.graph)
+                steps.dump("import", one.graph)
+                emitted = emit(one, options, steps, shared)
+                packaged.append(_packaged(emitted, builder.submit(build, emitted, debug.time).result, shared is None))
+            observe = sys.modules.get("sealift.observe.metadata")  # where the program watches model files
+            stamp = observe.package_extra_files(path) if observe is not None else {}
+            pieces = shared.pieces() if shared is not None else ()
+            top = {"compiler": f"sealift {VERSION}"}
+            written = write_package(path, packaged, dict(options.metadata), {**stamp, **options.extra_files}, top, pieces)
+        except BaseException:
+            builder.shutdown(wait=False, cancel_futures=True)
+            raise
     if observe is not None:
         observe.note_file("saved", "sealift", str(written))
     return written
@@ -123,6 +137,12 @@ def compile(
 def compile_graph(imported: Imported, options: Options = Options(), steps: Steps | None = None, shelf: WeightShelf | None = None) -> Compiled:
     """The pipeline: graph -> loops -> fused loops -> memory plan -> C++ -> library. `shelf`: the weights file that several models share;
     None for one of the model's own."""
+    emitted = emit(imported, options, steps, shelf)
+    return Compiled(**vars(emitted), library=build(emitted))
+
+
+def emit(imported: Imported, options: Options = Options(), steps: Steps | None = None, shelf: WeightShelf | None = None) -> Emitted:
+    """The pipeline up to the sources."""
     s = steps if steps is not None else new_steps(options)
     isas = [BY_NAME[i] for i in options.isas]
     toolchain = find_toolchain(options.jobs, options.debug_symbols, options.cache_dir)
@@ -136,9 +156,17 @@ def compile_graph(imported: Imported, options: Options = Options(), steps: Steps
     source = s("emit", emit_sources, graph, loops, kernels, plan, weights, isas, f"sealift {VERSION}, {toolchain.version}")
     if s.options.dump_dir is not None:
         keep_sources(source, isas, s.options.dump_dir / "src")
-    library = s("build", build_library, source, isas, toolchain, find_resources())
+    return Emitted(imported, graph, loops, plan, source, weights, shelf, tuple(isas), toolchain, s)
+
+
+def build(emitted: Emitted, print_times: bool = False) -> bytes:
+    """The model's library."""
+    s = emitted.steps
+    library = s("build", build_library, emitted.source, emitted.isas, emitted.toolchain, find_resources())
     s.check_names()
-    return Compiled(imported, graph, loops, plan, source, library, weights, shelf)
+    if print_times:
+        print(f"{emitted.graph.name}:\n{s.table()}", file=sys.stderr)
+    return library
 
 
 def fold_constants(imported: Imported) -> Imported:
@@ -202,7 +230,8 @@ def _store_weights(imported: Imported, kernels: KernelSource, shelf: WeightShelf
         constant = position[use.buffer]
         array = imported.weights[fqns[constant]].array
         key = (shelf.key_of(array), use.layout, use.groups)
-        offset, size = shelf.place(key, lambda array=array, use=use: pack(array, use.layout, use.groups))  # type: ignore[misc]
+        size_bytes = packed_bytes(array, use.layout, use.groups)
+        offset, size = shelf.place(key, size_bytes, lambda array=array, use=use: pack(array, use.layout, use.groups))  # type: ignore[misc]
         stored.append(StoredWeight(constant, use.layout, offset, size, use.groups))
     return tuple(stored)
 
@@ -229,7 +258,7 @@ def _kernel(position: int, kernel: Kernel, loops: Loops, plan: MemoryPlan) -> di
     return {**what, "flops": str(cost.flops), "bytes": str(cost.bytes), "writes": places_of(kernel, loops, plan)}
 
 
-def _packaged(compiled: Compiled, own_weights: bool = True) -> PackagedModel:
+def _packaged(compiled: Emitted, library: Callable[[], bytes], own_weights: bool = True) -> PackagedModel:
     graph, loops = compiled.graph, compiled.loops
     manifest = {
         "inputs": [{"name": v.name, "dtype": str(v.type.dtype), "shape": [str(d) for d in v.type.shape]} for v in graph.inputs],
@@ -248,7 +277,7 @@ def _packaged(compiled: Compiled, own_weights: bool = True) -> PackagedModel:
     }
     if graph.input_updates:
         manifest["changed_inputs"] = [u.value.name for u in graph.input_updates]
-    return PackagedModel(graph.name, compiled.library, compiled.shelf.pieces() if own_weights else None, manifest)
+    return PackagedModel(graph.name, library, compiled.shelf.pieces() if own_weights else None, manifest)
 
 
-__all__ = ["Compiled", "WeightUse", "compile", "compile_graph"]
+__all__ = ["Compiled", "Emitted", "WeightUse", "compile", "compile_graph"]

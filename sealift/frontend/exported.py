@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import sympy
@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from sealift.diag.errors import CompileError, joined
 from sealift.diag.loc import Loc
+from sealift.frontend.functionalize import Functional, functionalize
 from sealift.frontend.locations import user_loc
 from sealift.frontend.recurrent_shapes import recurrent_shapes
 from sealift.frontend.sizes import SIZE_BY_VALUES, Sizes, UnsupportedSize, collect_sizes, help_for_guards, unmet_guards
@@ -52,8 +53,21 @@ CONTROL = {  # branches and loops: which arguments are graphs
     "higher_order.while_loop": ("cond_graph", "body_graph", "carried_inputs", "additional_inputs"),
 }
 EXTREMES = tuple(f"aten.{n}." for n in ("amax", "amin", "aminmax", "argmax", "argmin", "max", "min", "median", "mode", "kthvalue"))
+HANDING_THROUGH = frozenset(  # composites that may return an argument itself: kept whole, torch would not see a later write to it in them
+    f"aten.{n}"
+    for n in (
+        "dropout.default",
+        "type_as.default",
+        "conj_physical.default",
+        "meshgrid.default",
+        "meshgrid.indexing",
+        "unsafe_chunk.default",
+        "pad.default",
+    )
+)
 SQUEEZES = frozenset({"aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims"})
 _LOG = logging.getLogger(__name__)
+Program: TypeAlias = ExportedProgram | Functional
 MAX_PLACES = 8  # lines of the user's that one missing operator lists
 
 
@@ -111,14 +125,15 @@ def from_export(ep: ExportedProgram, name: str, ops: Mapping[str, OpDef]) -> Imp
     return _Importer(ep, decompose(ep, ops), name, ops).run()
 
 
-def decompose(ep: ExportedProgram, ops: Mapping[str, OpDef]) -> ExportedProgram:
+def decompose(ep: ExportedProgram, ops: Mapping[str, OpDef]) -> Program:
     """To core ATen, but for operators that have a row. What then lacks a row goes on through the rest of torch's decompositions if all
     of it ends in rows; else it stays, so that errors speak of core ATen and not of what it is made of. A program that is made of rows
-    already, and writes to nothing, is taken as it is: tracing it again costs seconds and changes no value."""
-    if not _missing(ep, ops) and not _has_mutation(ep):
-        return ep
+    already, and whose writes are plain, is not traced again: that costs seconds and changes no value."""
+    program = functionalize(ep) if _has_mutation(ep) else ep
+    if program is not None and not _missing(program, ops) and not _has_mutation(program):
+        return program
     table = torch.export.default_decompositions()
-    for name in ops:
+    for name in ops if not _has_mutation(ep) else set(ops) - HANDING_THROUGH:
         overload = _overload(name)
         if overload is not None and overload in table:
             del table[overload]
@@ -159,7 +174,7 @@ def _decompositions(targets: Iterable[Any]) -> dict[Any, Any]:
     return {t: torch._decomp.decomposition_table[t] for t in targets}
 
 
-def _has_mutation(ep: ExportedProgram) -> bool:
+def _has_mutation(ep: Program) -> bool:
     """Whether an operator writes to its arguments, or is none of ATen's, so that functionalisation is needed."""
     calls = (n for n in _calls(ep) if not _is_size_arithmetic(n) and _control(n) is None)
     return any(not isinstance(n.target, torch._ops.OpOverload) or n.target._schema.is_mutable for n in calls)
@@ -180,7 +195,7 @@ def _is_size_arithmetic(node: fx.Node) -> bool:
     )
 
 
-def _missing(ep: ExportedProgram, ops: Mapping[str, OpDef]) -> set[Any]:
+def _missing(ep: Program, ops: Mapping[str, OpDef]) -> set[Any]:
     return {n.target for n in _calls(ep) if isinstance(n.target, torch._ops.OpOverload) and not _is_known(str(n.target), ops)}
 
 
@@ -195,7 +210,7 @@ def _origins(node: fx.Node) -> list[str]:
     return names
 
 
-def _calls(ep: ExportedProgram) -> Iterable[fx.Node]:
+def _calls(ep: Program) -> Iterable[fx.Node]:
     """Of the program and of the graphs that it branches to and loops over."""
     graphs = [m.graph for m in ep.graph_module.modules() if isinstance(m, fx.GraphModule)]
     return (n for graph in graphs for n in graph.nodes if n.op == "call_function")
@@ -218,7 +233,7 @@ def _overload(name: str) -> Any:
 @dataclass
 class _Importer:
     original: ExportedProgram
-    ep: ExportedProgram
+    ep: Program
     name: str
     ops: Mapping[str, OpDef]
     values: dict[str, Any] = field(default_factory=dict)  # fx node name -> Value | tuple of Values | None
@@ -847,7 +862,7 @@ def _leaf_paths(spec: Any) -> list[list[str]]:
     return [_path_text(path) for path, _ in pytree.tree_flatten_with_path(tree)[0]]
 
 
-def input_names(ep: ExportedProgram, fallback: list[str]) -> list[str]:
+def input_names(ep: Program, fallback: list[str]) -> list[str]:
     """The forward's parameter for each leaf, with the way into it: "x", "batch.ids", "pair.0"."""
     spec = ep.call_spec.in_spec
     entry = ep.module_call_graph[0] if ep.module_call_graph else None
@@ -866,7 +881,7 @@ def input_names(ep: ExportedProgram, fallback: list[str]) -> list[str]:
     return names if len(set(names)) == len(names) else fallback
 
 
-def output_names(ep: ExportedProgram, count: int) -> tuple[str, ...]:
+def output_names(ep: Program, count: int) -> tuple[str, ...]:
     """A dict's keys ("logits", "hidden.0"); "output" for a single tensor, "output.0", "output.1" for a tuple."""
     spec = ep.call_spec.out_spec
     if spec is None or spec.num_leaves != count:

@@ -93,6 +93,17 @@ def index_put(b: Builder, self: Tensor, indices: Sequence[Tensor | None], values
     return b.scatter(self, how.shape, how.source, lambda at: S(source.at(at)), combine)
 
 
+@op("aten.index_copy.default", samples="index_copy")
+def index_copy(b: Builder, self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """self[..., index, ...] = source"""
+    if self.rank == 0:
+        return reshaped(source, ())
+    along = normalize_dim(dim, self.rank)
+    values = reshaped(source, (1,) * self.rank) if source.rank == 0 else source
+    copied: Tensor = index_put(b, self, [*[None] * along, reshaped(index, (index.numel,))], values)
+    return copied
+
+
 def _masked_put(b: Builder, self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor | None:
     """self[mask] = one value: a choice, whose shape no value decides."""
     given = [(d, t) for d, t in enumerate(indices) if t is not None]

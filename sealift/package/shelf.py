@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from sealift.package.crc32c import Buffer
+from sealift.package.write import Made
 
 Array = NDArray[Any]
 ALIGN_BYTES = 64  # every array begins at a cache line
@@ -25,7 +25,7 @@ class WeightShelf:
     def __init__(self, by_content: bool = False) -> None:
         self.by_content = by_content
         self.keys: dict[int, tuple[Array, Hashable]] = {}  # by id; the array is kept, so that its id stays its own
-        self.arrays: list[tuple[int, Array]] = []  # (offset in bytes, array)
+        self.arrays: list[tuple[int, Made]] = []  # (offset in bytes, array)
         self.offsets: dict[Hashable, tuple[int, int]] = {}  # key -> (offset, size in bytes)
         self.end_bytes = 0
 
@@ -35,15 +35,14 @@ class WeightShelf:
             self.keys[id(array)] = (array, _content(array) if self.by_content else id(array))
         return self.keys[id(array)][1]
 
-    def place(self, key: Hashable, make: Callable[[], Array]) -> tuple[int, int]:
-        """(offset, size in bytes) of the array called `key`, which is made when it is asked for first."""
+    def place(self, key: Hashable, size_bytes: int, make: Callable[[], Array]) -> tuple[int, int]:
+        """(offset, size in bytes) of the array called `key`, which is made when it is written."""
         if key not in self.offsets:
-            array = make()
-            self.offsets[key] = (self.end_bytes, array.nbytes)
-            self.arrays.append((self.end_bytes, array))
-            self.end_bytes += -(-array.nbytes // ALIGN_BYTES) * ALIGN_BYTES
+            self.offsets[key] = (self.end_bytes, size_bytes)
+            self.arrays.append((self.end_bytes, Made(size_bytes, lambda: make().data)))
+            self.end_bytes += -(-size_bytes // ALIGN_BYTES) * ALIGN_BYTES
         return self.offsets[key]
 
-    def pieces(self) -> list[tuple[int, Buffer]]:
+    def pieces(self) -> list[tuple[int, Made]]:
         """What write_package takes."""
-        return [(offset, memoryview(array.data).cast("B")) for offset, array in self.arrays if array.nbytes]
+        return [(offset, array) for offset, array in self.arrays if array.size_bytes]

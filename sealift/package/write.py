@@ -12,7 +12,7 @@ import re
 import secrets
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,13 +33,25 @@ _MODEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
 @dataclass(frozen=True)
+class Made:
+    """Bytes that are made when they are written."""
+
+    size_bytes: int
+    make: Callable[[], Buffer]
+
+
+Weights = Sequence[tuple[int, Buffer | Made]]
+
+
+@dataclass(frozen=True)
 class PackagedModel:
     """One model's part of a package. `weights` are (offset, bytes) in ascending order, zeros between, or a file with those bytes;
-    `weights_bytes` pads the end with zeros to that size. None: its weights are in the file that the package's models share."""
+    `weights_bytes` pads the end with zeros to that size. None: its weights are in the file that the package's models share.
+    `library`: where it is a function, that is called once the weights are written, so that they are not waited with."""
 
     name: str
-    library: bytes | Path
-    weights: Sequence[tuple[int, Buffer]] | Path | None = ()
+    library: bytes | Path | Callable[[], bytes]
+    weights: Weights | Path | None = ()
     manifest: Mapping[str, Any] = field(default_factory=dict)
     weights_bytes: int | None = None
 
@@ -50,7 +62,7 @@ def write_package(
     metadata: Mapping[str, str] | None = None,
     extra_files: Mapping[str, bytes] | None = None,
     manifest: Mapping[str, Any] | None = None,
-    shared_weights: Sequence[tuple[int, Buffer]] = (),
+    shared_weights: Weights = (),
 ) -> Path:
     """Writes the package and returns its path. `metadata` reaches get_metadata() in PyTorch; `manifest` is merged into the top of
     sealift/manifest.json (toolchain, options). `shared_weights` are those of the models that have None for theirs.
@@ -75,7 +87,7 @@ def write_package(
             raise
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise DiskFullError(
-                f"no room for {target}: the package needs {needed:,} bytes{_free_text(target.parent)}; "
+                f"no room for {target}: the package needs at least {needed:,} bytes{_free_text(target.parent)}; "
                 "help: free space there or give a path on another disk; nothing was left behind"
             ) from error
         raise FileError(
@@ -90,7 +102,7 @@ def _write_members(
     metadata: Mapping[str, str],
     extra_files: Mapping[str, bytes],
     manifest: Mapping[str, Any],
-    shared_weights: Sequence[tuple[int, Buffer]],
+    shared_weights: Weights,
 ) -> None:
     archive.add("archive_format", b"pt2")
     archive.add("archive_version", b"0")
@@ -103,18 +115,24 @@ def _write_members(
         total = _weights_bytes(everything)
         shared = {"weights": archive.add_stream(SHARED_WEIGHTS, total, _weight_chunks(everything, total), "crc32c").described()}
     schema = SCHEMA_SHARED if shared else SCHEMA
-    for model in models:
-        base = f"data/aotinductor/{model.name}/{model.name}"
-        library = archive.add(f"{base}.wrapper.so", model.library)
+    weights: list[dict[str, Any]] = []
+    for model in models:  # before any library, which may still be built
+        weights_bytes = 0 if model.weights is None else _weights_bytes(model)
+        member = f"{_base(model)}.weights.bin"
+        own = (
+            {"weights": archive.add_stream(member, weights_bytes, _weight_chunks(model, weights_bytes), "crc32c").described()}
+            if weights_bytes
+            else {}
+        )
+        weights.append(shared if model.weights is None else own)
+    if any(callable(model.library) for model in models):  # the disk works while libraries are built
+        archive.file.flush()
+        os.fsync(archive.file.fileno())
+    for model, stored in zip(models, weights, strict=True):
+        library = archive.add(f"{_base(model)}.wrapper.so", model.library() if callable(model.library) else model.library)
         # AOTInductor's reader takes strings only and requires this one key.
-        archive.add(f"{base}.wrapper_metadata.json", _json({**metadata, "AOTI_DEVICE_KEY": "cpu"}))
-        entry: dict[str, Any] = {**model.manifest, "name": model.name, "library": library.described()}
-        weights_bytes = _weights_bytes(model)
-        if model.weights is None:
-            entry |= shared
-        elif weights_bytes:
-            entry["weights"] = archive.add_stream(f"{base}.weights.bin", weights_bytes, _weight_chunks(model, weights_bytes), "crc32c").described()
-        described.append(entry)
+        archive.add(f"{_base(model)}.wrapper_metadata.json", _json({**metadata, "AOTI_DEVICE_KEY": "cpu"}))
+        described.append({**model.manifest, "name": model.name, "library": library.described(), **stored})
     top = {**manifest, "schema": {"major": schema[0], "minor": schema[1]}, "metadata": dict(metadata), "models": described}
     archive.add("sealift/manifest.json", _json(top))
     for name in sorted(extra_files):
@@ -122,6 +140,10 @@ def _write_members(
     lines = [f"sealift-seal {schema[0]}.{schema[1]}", *(member.seal_line() for member in archive.members)]
     archive.add("sealift/seal", ("\n".join(lines) + "\n").encode())
     archive.finish()
+
+
+def _base(model: PackagedModel) -> str:
+    return f"data/aotinductor/{model.name}/{model.name}"
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
@@ -155,24 +177,26 @@ def is_safe_member(name: str) -> bool:
     )
 
 
-def _size_of(content: Buffer | Path) -> int:
+def _size_of(content: Buffer | Path | Made) -> int:
+    if isinstance(content, Made):
+        return content.size_bytes
     return content.stat().st_size if isinstance(content, Path) else memoryview(content).nbytes
 
 
 def _weights_bytes(model: PackagedModel) -> int:
-    parts = [(0, model.weights)] if isinstance(model.weights, Path) else model.weights or ()
+    parts: Sequence[tuple[int, Buffer | Path | Made]] = [(0, model.weights)] if isinstance(model.weights, Path) else model.weights or ()
     size = max((offset + _size_of(data) for offset, data in parts), default=0)
     if model.weights_bytes is not None and model.weights_bytes < size:
         raise PackageError(f"model {model.name!r}: weights take {size} bytes, weights_bytes says {model.weights_bytes}")
     return size if model.weights_bytes is None else model.weights_bytes
 
 
-def _shared(weights: Sequence[tuple[int, Buffer]]) -> PackagedModel:
+def _shared(weights: Weights) -> PackagedModel:
     return PackagedModel("of all models", b"", weights)
 
 
 def _needed_bytes(models: Sequence[PackagedModel], extra_files: Mapping[str, bytes]) -> int:
-    members = [_size_of(m.library) + _weights_bytes(m) for m in models] + [len(data) for data in extra_files.values()]
+    members = [(0 if callable(m.library) else _size_of(m.library)) + _weights_bytes(m) for m in models] + [len(data) for data in extra_files.values()]
     return sum(members) + (1 << 16)
 
 
@@ -198,13 +222,13 @@ def _zeros(count: int) -> Iterator[bytes]:
         count -= _CHUNK_BYTES
 
 
-def _chunks(content: Buffer | Path) -> Iterator[Buffer]:
+def _chunks(content: Buffer | Path | Made) -> Iterator[Buffer]:
     if isinstance(content, Path):
         with open(content, "rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 yield chunk
         return
-    view = memoryview(content)
+    view = memoryview(content.make() if isinstance(content, Made) else content)
     flat = view.cast("B") if view.nbytes else memoryview(b"")
     for begin in range(0, len(flat), _CHUNK_BYTES):
         yield flat[begin : begin + _CHUNK_BYTES]

@@ -30,10 +30,20 @@ def pack(array: NDArray[Any], layout: int, groups: int = 0) -> NDArray[Any]:
 
 def _panels(matrix: NDArray[Any]) -> NDArray[Any]:
     n, k = matrix.shape
-    panels = -(-n // PANEL)
-    padded = np.zeros((panels * PANEL, k), matrix.dtype)
-    padded[:n] = matrix
-    return np.ascontiguousarray(padded.reshape(panels, PANEL, k).transpose(0, 2, 1))
+    full, rest = divmod(n, PANEL)
+    packed = np.empty((full + (rest > 0), k, PANEL), matrix.dtype)
+    packed[:full] = matrix[: full * PANEL].reshape(full, PANEL, k).transpose(0, 2, 1)  # one pass: a view is split, not copied
+    if rest:
+        packed[full, :, :rest], packed[full, :, rest:] = matrix[full * PANEL :].T, 0
+    return packed
+
+
+def packed_bytes(array: NDArray[Any], layout: int, groups: int = 0) -> int:
+    """Of pack(array, layout, groups), without making it."""
+    if layout in (0, 4):
+        return array.nbytes
+    rows = {1: array.shape[0], 2: array.shape[-1], 3: array.shape[0] // max(groups, 1), 5: array.shape[1] if array.ndim > 1 else 0}[layout]
+    return array.nbytes // rows * (-(-rows // PANEL) * PANEL) if rows else 0
 
 
 def padded_size(size_bytes: int) -> int:

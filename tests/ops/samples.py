@@ -16,6 +16,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sealift.ir.graph.types import OpDef
+from sealift.ops import OPS
 from tests.ops.own_samples import DEVIATIONS, OWN
 from tests.ops.runner import bind, map_tensors, overload_of
 
@@ -35,6 +36,7 @@ SUMS_OF_PRODUCTS = frozenset("mm bmm addmm baddbmm mv addmv dot matmul linear".s
 POSITIONS = frozenset({"index", "indices", "offsets", "condition", "mask"})  # tensors whose values choose: hostile variants keep them
 
 
+ROWS = [op for op in OPS.values() if op.name.startswith("aten.")]  # branches and loops take graphs: tests/passes/test_parts.py
 INFOS = {name: tuple(infos) for name, infos in itertools.groupby(sorted(op_db, key=lambda info: info.name), lambda info: info.name)}
 
 

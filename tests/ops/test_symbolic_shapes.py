@@ -14,10 +14,9 @@ import torch
 
 from sealift.ir.dim import Dim, sym
 from sealift.ir.graph.types import OpDef
-from sealift.ops import OPS
 from tests.ops.own_samples import UNSPECIFIED
 from tests.ops.runner import Lowered, assert_same, bind, loops_of, lower_row, map_tensors, output_of, overload_of, run_eager, run_symbolic, to_numpy
-from tests.ops.samples import DEVIATIONS, Sample, accepts, samples_of, tensors_in
+from tests.ops.samples import DEVIATIONS, ROWS, Sample, accepts, samples_of, tensors_in
 from tests.support_native import NativeBatch, optimize
 
 OTHER_SIZES = (0, 1, 7)
@@ -96,14 +95,14 @@ def arrays_of(call: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     return {f"in{k}": to_numpy(t) for k, t in enumerate(t for v in call.values() for t in tensors_in(v))}
 
 
-@pytest.mark.parametrize("op", OPS.values(), ids=str)
+@pytest.mark.parametrize("op", ROWS, ids=str)
 def test_symbolic_sizes(op: OpDef) -> None:
     for case in cases_of(op):
         for size, call in case.calls.items():
             check(op, case, size, run_symbolic(op, case.template, arrays_of(call), {"s": size}))
 
 
-@pytest.mark.parametrize("op", OPS.values(), ids=str)
+@pytest.mark.parametrize("op", ROWS, ids=str)
 def test_symbolic_sizes_compiled(op: OpDef) -> None:
     cases = cases_of(op)
     batch = NativeBatch([optimize(loops_of(case.template)) for case in cases])
