@@ -34,4 +34,6 @@ class Options:
         unknown = [i for i in self.isas if i not in ISAS]
         if unknown or not self.isas:
             raise ValueError(f"isas {list(self.isas)}: choose from {', '.join(ISAS)}")
+        if self.jobs < 0:
+            raise ValueError(f"jobs {self.jobs}: at least 1, or 0 for one per core")
         object.__setattr__(self, "isas", tuple(dict.fromkeys(self.isas)))  # one named twice is built once

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sealift.errors import ArgumentError, FileError
+from sealift.errors import ArgumentError, FileError, ShapeError
 
 if TYPE_CHECKING:
     from sealift.load import Dim, Model, TensorInfo
@@ -55,7 +55,10 @@ def _random(info: TensorInfo, sizes: dict[str, int], source: np.random.Generator
 
 
 def _pick(dim: Dim, sizes: dict[str, int]) -> int:
-    return sizes.get(dim.text, min(max(dim.min, 8), dim.max))
+    size = sizes.get(dim.text, min(max(dim.min, 8), dim.max))
+    if not dim.min <= size <= dim.max:  # before numbers are drawn for it
+        raise ShapeError(f"--size {dim.text}={size}; help: {dim.text} is {dim.min}..{dim.max}")
+    return size
 
 
 def _from_files(model: Model, files: list[str]) -> list[Any]:

@@ -7,6 +7,7 @@ import statistics
 import time
 
 from sealift.cli.output import Output, duration_text, table
+from sealift.errors import ArgumentError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +26,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     from sealift.load import load
 
     start = time.perf_counter()
+    if not 0 <= arguments.seconds < float("inf"):
+        raise ArgumentError(f"--seconds {arguments.seconds}; help: how long to measure, as --seconds 2")
     model = load(arguments.package, arguments.model, arguments.threads, arguments.isa)
     loaded = time.perf_counter()
     args, kwargs = by_structure(model, make_inputs(model, arguments, default_random=True))

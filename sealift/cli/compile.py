@@ -47,6 +47,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     isas = tuple(arguments.isa or ISAS)
     if not set(isas) <= set(ISAS):
         raise ArgumentError(f"--isa {', '.join(isas)}; help: choose from {', '.join(ISAS)}")
+    if arguments.jobs < 0:
+        raise ArgumentError(f"--jobs {arguments.jobs}; help: how many compilers run side by side, or 0 for one per core")
     options = Options(
         isas=isas,
         dump_dir=arguments.dump,

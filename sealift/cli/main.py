@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 it failed, and the line says why; 2 wrong usage; 130 inter
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import os
 import sys
@@ -66,6 +67,11 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away (`| head`): so do we, silently
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _failed(output, "E-FILE-002", "[E-FILE-002] no room for what is printed; help: free space where stdout goes")
 
 
 def _failed(output: Output, code: str, text: str) -> int:

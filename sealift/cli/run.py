@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sealift.cli.output import Output, table
+from sealift.package.errors import FileError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +38,10 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     leaves = model.flatten_outputs(model(*args, **kwargs))
     named = {info.name: leaf for info, leaf in zip(model.outputs, leaves, strict=True)}
     if arguments.output:
-        np.savez(arguments.output, **{k: v for k, v in named.items() if v is not None})
+        try:
+            np.savez(arguments.output, **{k: v for k, v in named.items() if v is not None})
+        except OSError as error:
+            raise FileError(f"cannot write {arguments.output}: {error.strerror}; help: the directory must exist and be writable") from error
     rows = [(name, *_summary(leaf)) for name, leaf in named.items()]
     value = {
         name: None if leaf is None else {"dtype": str(leaf.dtype), "shape": list(leaf.shape), "values": leaf.ravel()[:64].tolist()}

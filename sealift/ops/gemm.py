@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from sealift.ir.dim import Dim, dim
 from sealift.ir.dtype import DType
+from sealift.ir.loop.expr import Index
 from sealift.ir.loop.prim import Combine
-from sealift.ops.lang import Builder, Number, S, Tensor, broadcast_index, broadcast_shapes, imaginary_part, joined, real_part
+from sealift.ops.lang import (
+    Builder,
+    Number,
+    S,
+    Tensor,
+    broadcast_index,
+    broadcast_shapes,
+    checked,
+    imaginary_part,
+    joined,
+    minimum,
+    real_part,
+    select,
+)  # fmt: skip
 from sealift.ops.pointwise import plus, scaled, times
+from sealift.ops.refusal import refuse
 from sealift.ops.table import op
 from sealift.ops.views import expanded, squeezed, swapped, unsqueezed
 
@@ -133,3 +148,30 @@ def matmul(b: Builder, self: Tensor, other: Tensor) -> Tensor:
         product = product_of(b, left, right)
     gone = [product.rank - 2] * (self.rank == 1) + [product.rank - 1] * (other.rank == 1)
     return squeezed(product, gone) if gone else product
+
+
+@op("aten._grouped_mm.default", rtol=1e-5, atol=1e-5)
+def grouped_mm(b: Builder, self: Tensor, mat2: Tensor, offs: Tensor | None = None) -> Tensor:
+    """self [s, k] x mat2 [g, k, n] -> [s, n]: row i by the first matrix whose end, offs[g], lies behind i; by none: 0. A mixture's experts,
+    whose rows are read where they lie, so that a step of a few tokens reads few experts."""
+    if offs is None and self.rank == 3 and mat2.rank == 3:
+        return product_of(b, self, mat2)
+    if offs is None or self.rank != 2 or mat2.rank != 3:
+        refuse("_grouped_mm of other than [s, k] x [g, k, n] with offs, or [g, s, k] x [g, k, n]")
+    ends, groups, compute = offs, mat2.shape[0], self.dtype.compute
+    passed = b.reduce(Combine.SUM, self.shape[:1], [groups], lambda i, r: (S(ends.at(r)).cast(DType.I64) <= S(Index(i[0]))).cast(DType.I64))
+
+    def term(i: tuple[Dim, ...], r: tuple[Dim, ...]) -> S:
+        group = checked(minimum(S(passed.at(i[:1])), S(Index(groups - 1))), groups)
+        return S(self.at((i[0], r[0]))).cast(compute) * S(mat2.at((group, r[0], i[1]))).cast(compute)
+
+    total = b.reduce(Combine.SUM, (self.shape[0], mat2.shape[2]), self.shape[1:], term)
+    inside = Tensor(DType.BOOL, self.shape[:1], lambda i: (S(passed.at(i)) < S(Index(groups))).e)
+    return b.cast(b.pointwise(lambda x, y: select(x, y, 0), unsqueezed(inside, 1), total), self.dtype)
+
+
+@op("transformers.grouped_mm_fallback.default", rtol=1e-5, atol=1e-5)
+def grouped_mm_fallback(b: Builder, input: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
+    """What transformers' mixtures of experts are exported with where the weights are not bfloat16."""
+    result: Tensor = grouped_mm(b, input, weight, offs)
+    return result

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from sealift.ir.dim import Dim, dim, dim_max, dim_min, divide_exact, product
 from sealift.ir.dtype import DType
-from sealift.ir.loop.expr import Bound, Index
+from sealift.ir.loop.expr import Bound, Expr, Index
 from sealift.ir.loop.prim import ArgCombine, Combine, Prim
 from sealift.ops.arguments import Size, spread
 from sealift.ops.guards import lowest, read_inside
-from sealift.ops.lang import Builder, S, Tensor, prim
+from sealift.ops.lang import Builder, S, Scalar, Tensor, checked, prim
 from sealift.ops.table import op
+from sealift.ops.views import reshaped
 
 Numbers = Sequence[Size] | Size
 
@@ -101,37 +102,42 @@ for _n in (1, 2, 3):
     _average_rows(_n)
 
 
-def _adaptive(b: Builder, self: Tensor, output_size: Sequence[Size | None]) -> Tensor:
-    """Bin o of dimension k covers [o * in // out, ceil((o + 1) * in / out))."""
-    n = len(output_size)
-    lead = self.rank - n
-    space = self.shape[lead:]
-    out_space = tuple(s if o is None else dim(o) for o, s in zip(output_size, space))
-    shape = (*self.shape[:lead], *out_space)
-    exact = [divide_exact(s, o) for s, o in zip(space, out_space)]
-    longest = [e if e is not None else (s + o - 1) // o + 1 for e, s, o in zip(exact, space, out_space)]
-    compute = self.dtype.compute
+class Bins:
+    """The windows of an adaptive pooling: bin o of dimension k covers [o * in // out, ceil((o + 1) * in / out))."""
 
-    def span(k: int, at: Dim) -> tuple[Dim, Dim]:
-        size, out = space[k], out_space[k]
+    def __init__(self, t: Tensor, output_size: Sequence[Size | None]) -> None:
+        self.t, self.n = t, len(output_size)
+        self.lead = t.rank - self.n
+        self.space = t.shape[self.lead :]
+        self.out_space = tuple(s if o is None else dim(o) for o, s in zip(output_size, self.space))
+        self.shape = (*t.shape[: self.lead], *self.out_space)
+        self.exact = [divide_exact(s, o) for s, o in zip(self.space, self.out_space)]
+        self.longest = [e if e is not None else (s + o - 1) // o + 1 for e, s, o in zip(self.exact, self.space, self.out_space)]
+
+    def span(self, k: int, at: Dim) -> tuple[Dim, Dim]:
+        size, out = self.space[k], self.out_space[k]
         return (at * size) // out, ((at + 1) * size + (out - 1)) // out
 
-    def term(i: tuple[Dim, ...], r: tuple[Dim, ...]) -> S:
-        at, bounds = list(i[:lead]), []
-        for k in range(n):
-            start, end = span(k, i[lead + k])
+    def read(self, i: tuple[Dim, ...], r: tuple[Dim, ...], other: Scalar) -> Expr:
+        """Element r of bin i; `other` where a bin is shorter than the longest."""
+        at, bounds = list(i[: self.lead]), []
+        for k in range(self.n):
+            start, end = self.span(k, i[self.lead + k])
             at.append(start + r[k])
-            if exact[k] is None:
+            if self.exact[k] is None:
                 bounds.append(Bound(start + r[k], start, end))
-        return S(read_inside(self, at, 0, bounds)).cast(compute)
+        return read_inside(self.t, at, other, bounds)
 
-    total = b.reduce(Combine.SUM, shape, longest, term)
+
+def _adaptive(b: Builder, self: Tensor, output_size: Sequence[Size | None]) -> Tensor:
+    bins, compute = Bins(self, output_size), self.dtype.compute
+    total = b.reduce(Combine.SUM, bins.shape, bins.longest, lambda i, r: S(bins.read(i, r, 0)).cast(compute))
 
     def element(i: tuple[Dim, ...]) -> S:
-        count = product(end - start for start, end in (span(k, i[lead + k]) for k in range(n)))
+        count = product(end - start for start, end in (bins.span(k, i[bins.lead + k]) for k in range(bins.n)))
         return _mean(S(total.at(i)), count)
 
-    return b.materialize(b.cast(Tensor(compute, shape, lambda i: element(_dims(i)).e), self.dtype))
+    return b.materialize(b.cast(Tensor(compute, bins.shape, lambda i: element(_dims(i)).e), self.dtype))
 
 
 @op("aten._adaptive_avg_pool2d.default", samples="nn.functional.adaptive_avg_pool2d", rtol=1e-5, atol=5e-6)
@@ -216,3 +222,24 @@ def _maximum_rows(n: int) -> None:
 
 for _n in (1, 2, 3):
     _maximum_rows(_n)
+
+
+@op("aten.adaptive_max_pool2d.default", samples="nn.functional.adaptive_max_pool2d")
+@op("aten.adaptive_max_pool3d.default", samples="nn.functional.adaptive_max_pool3d")
+def adaptive_max_pool(b: Builder, self: Tensor, output_size: Sequence[Size]) -> tuple[Tensor, Tensor]:
+    """The maximum of each bin, and its row-major position in the input."""
+    bins = Bins(self, output_size)
+    winner = b.reduce(ArgCombine.ARGMAX, bins.shape, bins.longest, lambda i, r: S(bins.read(i, r, lowest(self.dtype))).cast(self.dtype.compute))
+
+    def position(i: tuple[Dim, ...]) -> S:
+        left, flat, stride = S(winner.at(i)), S(Index(dim(0))), dim(1)
+        for k in reversed(range(bins.n)):
+            longest, (start, _) = S(Index(bins.longest[k])), bins.span(k, i[bins.lead + k])
+            flat = flat + (prim(Prim.REMAINDER, left, longest) + S(Index(start))) * S(Index(stride))
+            left, stride = prim(Prim.FLOOR_DIV, left, longest), stride * bins.space[k]
+        return flat
+
+    places = b.materialize(Tensor(DType.I64, bins.shape, lambda i: position(_dims(i)).e))
+    image = reshaped(self, (*self.shape[: bins.lead], product(bins.space)))
+    largest = Tensor(self.dtype, bins.shape, lambda i: image.at((*i[: bins.lead], checked(S(places.at(i)), image.shape[-1]))))
+    return b.materialize(largest), places

@@ -13,8 +13,9 @@ from sealift.ops.arguments import Size, refuse, slice_range
 from sealift.ops.guards import highest, lowest
 from sealift.ops.indexing import Indexed
 from sealift.ops.lang import Builder, IndexEntry, Number, S, Tensor, as_entry, broadcast_shapes, checked, normalize_dim, prim, select, shifted
+from sealift.ops.pairs import constant
 from sealift.ops.table import op
-from sealift.ops.views import diagonal, expanded, reshaped
+from sealift.ops.views import diagonal, expanded, narrowed, reshaped
 
 Value = Tensor | Number | Dim
 
@@ -198,3 +199,23 @@ def masked_scatter(b: Builder, self: Tensor, mask: Tensor, source: Tensor) -> Te
         return select(S(chosen.at(index)), S(flat.at((at,))), S(base.at(index))).e
 
     return Tensor(self.dtype, shape, element)
+
+
+@op("aten.histc.default", samples="histc")
+def histc(b: Builder, self: Tensor, bins: int = 100, min: Number = 0, max: Number = 0) -> Tensor:
+    """How many elements fall into each of `bins` equal parts of [min, max]; the last part has its end."""
+    if not self.dtype.is_float:
+        refuse(f"histc of {self.dtype}")
+    if min == max:
+        refuse("histc without a range, which it then takes from the values: give min and max")
+    flat, compute, outside = reshaped(self, (self.numel,)), self.dtype.compute, dim(bins)
+
+    def place(at: tuple[Dim, ...]) -> list[IndexEntry]:
+        x = S(flat.at(at)).cast(compute)
+        part = prim(Prim.TRUNC, (x - float(min)) / float(max - min) * float(bins))
+        counts = (x >= float(min)) & (x <= float(max))
+        within = select(counts, select(part < float(bins), part, float(bins - 1)), 0.0).cast(DType.I64)
+        return [checked(select(counts, within, bins), outside + 1, negative=False)]
+
+    counted = b.scatter(b.full((outside + 1,), 0, self.dtype), flat.shape, place, lambda at: S(constant(1, self.dtype)), Combine.SUM)
+    return narrowed(counted, 0, 0, outside)

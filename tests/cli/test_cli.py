@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,8 @@ def test_run(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["--random", "--size", "rows=3"], "no size is called rows"),
         (["--random", "--size", "batch"], "NAME=N"),
         (["--random", "--size", "batch=2000"], "E-INPUT-003"),
+        (["--random", "--size", "batch=2000000000000"], "E-INPUT-003"),
+        (["--random", "--output", "/nonexistent/y.npz"], "E-FILE-001"),
         (["--input", "absent.npz"], "E-FILE-001"),
         (["--random", "--isa", "avx2"], "E-ISA-001"),
         (["--random", "--model", "decoder"], "E-PACKAGE-004"),
@@ -82,6 +85,18 @@ def test_errors_name_the_way_out(package: Path, options: list[str], text: str, c
 
 def test_json_errors(package: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(sealift(capsys, "run", package, "--json", code=1))["error"]["code"] == "E-ARG-001"
+
+
+def test_a_full_disk_behind_stdout(package: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "sealift", "inspect", str(package)], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("[E-FILE-002]") and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf"])
+def test_bench_measures_for_a_while(seconds: str, package: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", str(package), "--seconds", seconds], {}) == 1
+    assert "E-ARG-001" in capsys.readouterr().err
 
 
 def test_bench(package: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -175,7 +175,15 @@ def slice_scatter_calls(dtype: torch.dtype) -> Calls:
     ]
 
 
+def grouped(dtype: torch.dtype) -> Calls:
+    """Groups of two, none and four rows."""
+    ends = torch.tensor([2, 2, 6], dtype=torch.int32)
+    return [([t(dtype, 6, k, low=-2, high=2), t(dtype, 3, k, n, low=-2, high=2), ends], {}) for k, n in ((8, 16), (16, 8))]
+
+
 OWN: Mapping[str, Callable[[torch.dtype], Calls]] = {
+    "aten._grouped_mm.default": grouped,
+    "transformers.grouped_mm_fallback.default": grouped,
     "aten.slice_scatter.default": slice_scatter_calls,
     **{
         f"aten.{name}.Scalar": with_scalar
@@ -331,6 +339,12 @@ DEVIATIONS: Mapping[str, Mapping[str, str]] = {  # hostile variants, and sizes a
     "aten.max_pool1d_with_indices.default": {"values": "of several NaN in a window ours is the first, eager's the last"},
     "aten.max_pool2d_with_indices.default": {"values": "the same"},
     "aten.max_pool3d_with_indices.default": {"values": "the same"},
+    "aten.adaptive_max_pool3d.default": {"values": "the same"},
+    "aten._grouped_mm.default": {
+        "size 0": "without a group there is no matrix to read, and the run fails; eager's answer is zeros",
+        "size 1": "rows behind the last group are 0; eager leaves them unset",
+    },
+    "transformers.grouped_mm_fallback.default": {"size 0": "as _grouped_mm"},
     "aten.conv1d.default": {"size 0": "eager has no output channels where there are no input channels", "empty": "the same"},
     "aten.conv1d.padding": {"size 0": "the same", "empty": "the same", "values": "an infinite weight meets padding's zeros, or not: by kernel"},
     "aten.convolution.default": {"size 0": "the same", "empty": "the same"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ DECIDED = {  # how many outputs eager decides; those after them are of use to a 
 def overload_of(name: str) -> torch._ops.OpOverload:
     """ "aten.relu.default" -> torch.ops.aten.relu.default"""
     namespace, packet, overload = name.split(".")
+    if namespace == "transformers":
+        import_module("transformers.integrations.moe")  # which registers it
     found: torch._ops.OpOverload = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
     return found
 

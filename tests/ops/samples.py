@@ -33,7 +33,7 @@ MAX_NUMEL = 2_000
 SUMS_OF_PRODUCTS = frozenset("mm bmm addmm baddbmm mv addmv dot matmul linear".split()) | {
     f"conv{t}{n}d" for t in ("", "_transpose") for n in (1, 2, 3)
 }
-POSITIONS = frozenset({"index", "indices", "offsets", "condition", "mask"})  # tensors whose values choose: hostile variants keep them
+POSITIONS = frozenset({"index", "indices", "offsets", "offs", "condition", "mask"})  # tensors whose values choose: hostile variants keep them
 
 
 ROWS = [op for op in OPS.values() if op.name.startswith("aten.")]  # branches and loops take graphs: tests/passes/test_parts.py
