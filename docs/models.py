@@ -205,9 +205,10 @@ def main() -> int:
         late = arguments.budget is not None and time.monotonic() - start > 60 * arguments.budget
         if late or (named and name not in named) or (not named and known):
             continue
-        store[name] = in_child(name)
-        print(f"{name}: {outcome_of(store[name])}", flush=True)
+        found = in_child(name)
+        print(f"{name}: {outcome_of(found)}", flush=True)
         STORE.parent.mkdir(exist_ok=True)
+        store = {**(json.loads(STORE.read_text()) if STORE.exists() else {}), name: found}  # another run may have written its own
         STORE.write_text(json.dumps(store, indent=1))
         write_page(cases, store)
     write_page(cases, store)
