@@ -279,7 +279,7 @@ def in_turns(step: Callable[[], object], probability: float, seconds: float) -> 
         run_for(step, 0.2)
         begin = time.monotonic()
         step()
-        steps = max(1, int(0.05 / (time.monotonic() - begin)))
+        steps = max(1, int(0.015 / (time.monotonic() - begin)))  # short: what else the machine does is then the same for both of a pair
 
         def block(records: bool) -> Callable[[], float]:
             def run() -> float:
@@ -306,6 +306,7 @@ def whole(name: str, goal: float, step: Callable[[], object], seconds: float, tu
     run_for(step, 1.0)
     first_second = sum(s.samples for s in observe.snapshot().series)
     run_for(step, min(20.0, seconds / 2))
+    burst_share = _runtime.recorder_state()["burst_duty_cycle"]
     account = observe.stop().sampling
     # The same again, beside the truth.
     truth.begin()
@@ -330,9 +331,9 @@ def whole(name: str, goal: float, step: Callable[[], object], seconds: float, tu
         mean = sum(s.total_ns for s in mine) / count
         error = max(s.mean_standard_error_ns for s in mine) / mean
         operators.append(Operator(operator, total_ns / calls, mean / (total_ns / calls) - 1, error, samples))
-    windows, bursts = in_turns(step, account.probability, turns_s), in_turns(step, 1.0, turns_s)
+    windows, bursts = in_turns(step, account.probability, turns_s), in_turns(step, 1.0, turns_s / 3)
     return WholeModel(
-        name, goal, step_ms, account.probability, account.duty_cycle, windows, bursts, 0.005, account.overhead, first_second,
+        name, goal, step_ms, account.probability, account.duty_cycle, windows, bursts, burst_share, account.overhead, first_second,
         sum(s.samples for s in snapshot.series), operators,
     )  # fmt: skip
 

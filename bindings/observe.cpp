@@ -391,6 +391,7 @@ nb::dict recorder_state() {
   out["start_unix_ns"] = state.start_unix_ns;
   out["probability"] = state.probability;
   out["duty_cycle"] = state.duty_cycle;
+  out["burst_duty_cycle"] = state.burst_duty_cycle;
   out["overhead"] = state.overhead;
   out["samples"] = state.samples;
   out["overflow"] = state.overflow;

@@ -74,7 +74,7 @@ typedef struct sealift_observed {
   const sealift_value *inputs;
   int64_t sequence;                     /* autograd's number, which joins a backward function with its forward; -1: none */
   uint64_t thread_id, forward_thread_id;/* PyTorch's numbers of threads; the second 0 outside backward functions */
-  uint64_t start_ns, dur_ns;            /* CLOCK_MONOTONIC; dur_ns is 0 in on_enter */
+  uint64_t start_ns, dur_ns;            /* CLOCK_MONOTONIC; dur_ns is 0 in on_enter, and without what observing took inside */
   uint64_t weight;                      /* how many events this one stands for */
   const sealift_info *info;             /* of the moment of entry; NULL: none. Borrowed. */
 } sealift_observed;
@@ -191,6 +191,7 @@ typedef struct sealift_recorder_state {
   uint64_t fork_count;                    /* how often this process's ancestors forked since the library was loaded: a new one, a new start id */
   int32_t num_series, num_tables;
   sealift_recorder_rates rates;           /* as they were started with or adjusted to */
+  double burst_duty_cycle;                /* now */
 } sealift_recorder_state;
 
 SEALIFT_API void sealift_recorder_get_state(sealift_recorder_state *state);
@@ -269,6 +270,7 @@ typedef struct sealift_sample {
   const sealift_info *info;             /* may be NULL */
   uint64_t self_ns;                     /* bursts: dur_ns less that of the operators inside; UINT64_MAX: not known */
   int32_t flags;                        /* 0: forgotten, for a source that measures itself */
+  uint64_t inner_ns;                    /* of dur_ns: what observing took inside, of operators within this one; a series' times are without it */
 } sealift_sample;
 
 /* What a source measured its hooks to cost. */

@@ -49,6 +49,9 @@ struct Slot {
 };
 Slot slots[NUM_SLOTS + 1];
 std::atomic<uint64_t> registrations{1};  // each makes every thread draw anew
+// What a recorded operator costs, over what of it lies between the hooks' own readings of the clock: the rest is PyTorch's. Set by measure().
+std::atomic<double> whole_over_own{1.5};
+constexpr uint64_t MAX_SCALED_NS = 5000;  // beyond, a hook was interrupted, and PyTorch's part did not grow with it
 
 uint64_t now_ns() {
   timespec now;
@@ -78,6 +81,7 @@ struct Thread {
   int depth = 0;
   uint64_t last_id = 0;
   Frame frames[MAX_DEPTH];
+  uint64_t observing_ns = 0;    // what hooks took on this thread: operators that were under way are not slower for it
   bool is_calibrating = false;  // no other slot sees this thread
 };
 thread_local Thread thread;
@@ -91,15 +95,15 @@ struct Pool {
 thread_local Pool pool;
 
 struct Context final : at::ObserverContext {
-  uint64_t start_ns = 0;
+  uint64_t start_ns = 0, observed_before_ns = 0;
   sealift_info *info = nullptr;
   sealift_listen how = {};
   void *token = nullptr;
   uint64_t frame_id = 0;
   int depth = 0;
   uint32_t generation = 0;
-  bool has_shapes = false;
-  const Thread *owner = nullptr;
+  bool has_shapes = false, has_frame = false;
+  const Thread *owner = nullptr;  // where it began
   char shapes[SHAPES_BYTES];
 
   ~Context() override { host->release_info(info); }
@@ -182,9 +186,23 @@ bool has_meta_input(const at::RecordFunction &function) {
   return false;
 }
 
+// A hook ran from `entered_ns` to `left_ns`.
+void note_observing(Thread &self, uint64_t entered_ns, uint64_t left_ns) {
+  const uint64_t own_ns = left_ns - entered_ns;
+  const double rest = (whole_over_own.load(std::memory_order_relaxed) - 1) * static_cast<double>(std::min(own_ns, MAX_SCALED_NS));
+  self.observing_ns += own_ns + static_cast<uint64_t>(rest);
+}
+
+// Of the operator's time, what hooks took inside it.
+uint64_t observed_inside_ns(const Context &context, const Thread &self, uint64_t dur_ns) {
+  if (context.owner != &self || self.observing_ns < context.observed_before_ns) return 0;  // it ends on another thread
+  return std::min(dur_ns, self.observing_ns - context.observed_before_ns);
+}
+
 // ---- the recorder's events -------------------------------------------------------------------------------------------------
 
 std::unique_ptr<at::ObserverContext> begin_sample(const at::RecordFunction &function, const Slot &slot, Thread &self) {
+  const uint64_t entered_ns = now_ns();
   std::unique_ptr<Context> context(new Context);
   context->how = slot.how;
   context->info = host->current_info();
@@ -196,17 +214,20 @@ std::unique_ptr<at::ObserverContext> begin_sample(const at::RecordFunction &func
     context->generation = slot.generation.load(std::memory_order_relaxed);
     if (self.depth == MAX_DEPTH) self.depth = 0;
     context->frame_id = ++self.last_id;
-    context->owner = &self;
+    context->has_frame = true;
     self.frames[self.depth] = {context->frame_id, 0};
     context->depth = ++self.depth;
   }
+  context->owner = &self;
   context->start_ns = now_ns();
+  note_observing(self, entered_ns, context->start_ns);
+  context->observed_before_ns = self.observing_ns;
   return context;
 }
 
 // The operator's time less that of the operators inside it, which all were recorded if the burst lasted as long as it.
 uint64_t end_frame(const Context &context, const Slot &slot, Thread &self, uint64_t dur_ns) {
-  if (context.owner != &self || self.depth < context.depth || self.frames[context.depth - 1].id != context.frame_id) return UINT64_MAX;
+  if (!context.has_frame || context.owner != &self || self.depth < context.depth || self.frames[context.depth - 1].id != context.frame_id) return UINT64_MAX;
   const uint64_t inner_ns = self.frames[context.depth - 1].inner_ns;
   self.depth = context.depth - 1;
   if (self.depth > 0) self.frames[self.depth - 1].inner_ns += dur_ns;
@@ -215,12 +236,15 @@ uint64_t end_frame(const Context &context, const Slot &slot, Thread &self, uint6
 }
 
 void end_sample(const at::RecordFunction &function, const Context &context, const Slot &slot) {
-  const uint64_t dur_ns = now_ns() - context.start_ns;
+  const uint64_t end_ns = now_ns(), dur_ns = end_ns - context.start_ns;
+  Thread &self = thread;
+  const uint64_t inner_ns = observed_inside_ns(context, self, dur_ns);
   uint64_t self_ns = UINT64_MAX;
-  if ((context.how.sample_flags & SEALIFT_SAMPLE_SELF) != 0) self_ns = end_frame(context, slot, thread, dur_ns);
+  if ((context.how.sample_flags & SEALIFT_SAMPLE_SELF) != 0) self_ns = end_frame(context, slot, self, dur_ns - inner_ns);
   const sealift_sample sample{function.name(), nullptr, context.has_shapes ? context.shapes : nullptr, SEALIFT_SOURCE_TORCH, static_cast<int32_t>(function.scope()),
-                              context.start_ns, dur_ns, context.how.weight, context.info, self_ns, context.how.sample_flags};
+                              context.start_ns, dur_ns, context.how.weight, context.info, self_ns, context.how.sample_flags, inner_ns};
   host->record(&sample);
+  note_observing(self, end_ns, now_ns());
 }
 
 // ---- the observers' events -------------------------------------------------------------------------------------------------
@@ -242,7 +266,8 @@ sealift_observed observed(const at::RecordFunction &function, uint64_t weight) {
   return event;
 }
 
-std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction &function, int number, const Slot &slot) {
+std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction &function, int number, const Slot &slot, Thread &self) {
+  const uint64_t entered_ns = now_ns();
   sealift_observed event = observed(function, slot.how.weight);
   std::unique_ptr<Values> values;
   if (slot.how.needs_inputs != 0) {
@@ -252,11 +277,17 @@ std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction &function, i
   }
   event.start_ns = now_ns();
   void *token = host->enter(number, &event);
-  if (token == nullptr) return nullptr;
+  if (token == nullptr) {
+    note_observing(self, entered_ns, now_ns());
+    return nullptr;
+  }
   std::unique_ptr<Context> context(new Context);
   context->how = slot.how;
   context->token = token;
+  context->owner = &self;
   context->start_ns = now_ns();
+  note_observing(self, entered_ns, context->start_ns);
+  context->observed_before_ns = self.observing_ns;
   return context;
 }
 
@@ -264,8 +295,11 @@ void leave(const at::RecordFunction &function, Context &context) {
   const uint64_t end_ns = now_ns();
   sealift_observed event = observed(function, context.how.weight);
   event.start_ns = context.start_ns;
+  Thread &self = thread;
   event.dur_ns = end_ns - context.start_ns;
+  event.dur_ns -= observed_inside_ns(context, self, event.dur_ns);
   host->exit(context.token, &event);
+  note_observing(self, end_ns, now_ns());
 }
 
 // ---- the callbacks that PyTorch is given: plain functions, so one pair for each slot ---------------------------------------
@@ -279,7 +313,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &function
     if (slot.how.sample_flags != 0) host->drop(1);
     return nullptr;
   }
-  return slot.how.sample_flags != 0 || SLOT == CALIBRATION ? begin_sample(function, slot, self) : enter(function, SLOT, slot);
+  return slot.how.sample_flags != 0 || SLOT == CALIBRATION ? begin_sample(function, slot, self) : enter(function, SLOT, slot, self);
 }
 
 template <int SLOT>
@@ -376,7 +410,12 @@ void measure(double, sealift_source_costs *out) {
     slot.how.probability = 1;
     handle = at::addThreadLocalCallback(callback_of(CALIBRATION, slot.how));
     const double sampled = ns_per_call(2000, pass);
+    const uint64_t own_before = thread.observing_ns;
+    whole_over_own.store(1, std::memory_order_relaxed);
+    const double again = ns_per_call(2000, pass);
+    const double own = static_cast<double>(thread.observing_ns - own_before) / (5 * 2000);
     at::removeCallback(handle);
+    whole_over_own.store(std::min(3.0, std::max(1.0, (std::min(sampled, again) - pass_before) / std::max(own, 20.0))), std::memory_order_relaxed);
     // What a sample adds to the tables is not in `sampled`: about as much again as one reading of the clock.
     out->passed_ns = std::max(0.5, passed - pass_before);
     out->node_ns = std::max(0.0, node - node_before);

@@ -46,7 +46,7 @@ constexpr int WINDOW_SLOT = OBSERVER_SLOTS, BURST_SLOT = OBSERVER_SLOTS + 2, TRA
 constexpr uint64_t MAX_TRACED_CALLS = 1000000;
 
 // Of a record point of sealift's own, measured by benchmarks/observe_overhead.py on an EPYC: upper values.
-constexpr double KERNEL_SAMPLE_NS = 250, KERNEL_PASSED_NS = 1.5;
+constexpr double KERNEL_SAMPLE_NS = 120, KERNEL_PASSED_NS = 1.5;
 // Of a source that did not measure itself.
 constexpr sealift_source_costs TORCH_COSTS = {250, 10, 150};
 // A loop over one operator finds everything in the cache; a program does not. Training a small network with every operator recorded took 15 %
@@ -79,6 +79,7 @@ struct Control {
   bool window_on = false, burst_on = false, step_on = false, trace_on = false;
   uint64_t changes = 0;  // of the rates: a period that was drawn before one is over
   double window_probability = 1;
+  uint64_t window_begin_ns = 0;
   Meter before;
   Random random;
   pthread_t thread = {};
@@ -95,6 +96,7 @@ void start_window(Control &c, double probability, uint64_t weight, int32_t flags
   c.window ^= 1;
   c.window_probability = probability;
   c.window_on = listen(WINDOW_SLOT + c.window, {probability, weight, c.scopes, c.options.shapes, 0, flags});
+  c.window_begin_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
 void end_window(Control &c) {
@@ -116,7 +118,7 @@ void end_burst(Control &c) {
 double cost_ns(const Control &c, const Work &work, Cost &cost) {
   const double p = c.window_probability;
   const auto torch = static_cast<double>(work.torch_samples), kernels = static_cast<double>(work.kernel_samples), nodes = static_cast<double>(work.nodes);
-  cost.samples += torch * c.costs.sample_ns + kernels * KERNEL_SAMPLE_NS;
+  cost.samples += torch * c.costs.sample_ns * rarity(p) + kernels * KERNEL_SAMPLE_NS * rarity(p);
   cost.fixed += torch / p * c.costs.passed_ns + kernels / p * KERNEL_PASSED_NS + nodes / p * c.costs.node_ns;
   cost.bursts += static_cast<double>(work.burst_samples) * c.costs.sample_ns;
   cost.traced += static_cast<double>(work.traced) * c.costs.sample_ns;
@@ -225,17 +227,23 @@ bool run_period(Control &c, std::unique_lock<std::mutex> &lock) {
   }
   if (period.burst.end > period.burst.begin) add(period.burst.begin, 2), add(period.burst.end, 3);
   const uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+  uint64_t on_ns = 0;
   const bool bursts_count = c.options.every == SEALIFT_EVERY_BURST;
   for (int i = 0; i < count; ++i) {
     if (!sleep_until(c, begin + static_cast<uint64_t>(moments[i].at), lock)) return false;
     switch (moments[i].what) {
       case 0: start_window(c, schedule.probability(), schedule.weight(), SEALIFT_SAMPLE_COUNT); break;
-      case 1: end_window(c); break;
+      case 1:
+        on_ns += c.window_on ? clock_ns(CLOCK_MONOTONIC) - c.window_begin_ns : 0;
+        end_window(c);
+        break;
       case 2: start_burst(c, bursts_count ? schedule.burst_weight() : 1, bursts_count ? SEALIFT_SAMPLE_COUNT | SEALIFT_SAMPLE_SELF : SEALIFT_SAMPLE_SELF); break;
       default: end_burst(c);
     }
   }
-  return sleep_until(c, begin + static_cast<uint64_t>(schedule.period_ns()), lock);
+  if (!sleep_until(c, begin + static_cast<uint64_t>(schedule.period_ns()), lock)) return false;
+  schedule.lasted(static_cast<double>(clock_ns(CLOCK_MONOTONIC) - begin), static_cast<double>(on_ns));
+  return true;
 }
 
 void *thread_main(void *) {
@@ -484,5 +492,5 @@ void sealift_recorder_get_state(sealift_recorder_state *state) {
     samples += work.torch_samples + work.kernel_samples + work.burst_samples + work.traced;
   }
   const bool known = c.schedule.has_value();
-  *state = {sizeof(sealift_recorder_state), c.running ? 1 : 0, c.start_unix_ns, known ? c.schedule->probability() : 1, known ? c.schedule->duty_cycle() : 1, overhead(c), samples, overflowed_samples(), dropped_samples(), c.forks, static_cast<int32_t>(num_series()), num_tables(), {sizeof(sealift_recorder_rates), c.options.sampling_probability, c.options.duty_cycle, c.options.budget, c.options.burst_duty_cycle, c.options.host_probability, c.records ? 1 : 0}};
+  *state = {sizeof(sealift_recorder_state), c.running ? 1 : 0, c.start_unix_ns, known ? c.schedule->probability() : 1, known ? c.schedule->duty_cycle() : 1, overhead(c), samples, overflowed_samples(), dropped_samples(), c.forks, static_cast<int32_t>(num_series()), num_tables(), {sizeof(sealift_recorder_rates), c.options.sampling_probability, c.options.duty_cycle, c.options.budget, c.options.burst_duty_cycle, c.options.host_probability, c.records ? 1 : 0}, known ? c.schedule->burst_duty_cycle() : 0};
 }

@@ -20,6 +20,7 @@ struct Ear {
   int slot = 0;
   sealift_listen how = {};
   int64_t thread = 0;
+  uint64_t recording = 0;  // a run that began before the recorder was stopped is none of the next recording's
 };
 // With the control mutex.
 Ear *ears[SEALIFT_OBSERVE_SLOTS] = {};
@@ -91,11 +92,11 @@ uint64_t key_of(const sealift_record &record) {
 
 void end_sampled_kernel(void *user, void *, const sealift_record *record) {
   const Ear &ear = *static_cast<Ear *>(user);
-  if (!is_heard(ear)) return;
+  if (!is_heard(ear) || ear.recording != recording_number()) return;
   sealift_info *info = current_info();
   // Kernels do not nest: all of their time is their own.
   record_kernel({record->kernel->name, nullptr, nullptr, SEALIFT_SOURCE_KERNEL, SEALIFT_SCOPE_KERNEL, record->start_ns, record->dur_ns, ear.how.weight,
-                 info, record->dur_ns, ear.how.sample_flags},
+                 info, record->dur_ns, ear.how.sample_flags, 0},
                 key_of(*record), *record->kernel);
   sealift_info_release(info);
 }
@@ -108,6 +109,7 @@ bool listen_to_kernels(int slot, const sealift_listen &how) {
   ear->slot = slot;
   ear->how = how;
   ear->thread = thread_number(thread_state());
+  ear->recording = recording_number();
   const bool records = how.sample_flags != 0;
   ear->callback = runtime::add_callback(records ? nullptr : enter_kernel, records ? end_sampled_kernel : exit_kernel, ear, how.probability);
   if (ear->callback == 0) {

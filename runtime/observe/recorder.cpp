@@ -20,7 +20,7 @@ namespace sealift::observe {
 namespace {
 
 std::atomic<bool> is_open{false};
-std::atomic<uint64_t> dropped{0};
+std::atomic<uint64_t> dropped{0}, recordings{0};
 std::mutex reader_mutex;  // one snapshot at a time, and none while the recorder is emptied
 
 constexpr char NODE[] = "autograd::engine::evaluate_function";
@@ -45,16 +45,17 @@ void put(Table &table, uint32_t series, const sealift_sample &sample) {
   const uint64_t bit = uint64_t{1} << (series % 64), touched = word.load(std::memory_order_relaxed);
   if (__builtin_expect((touched & bit) == 0, 0)) word.fetch_or(bit, std::memory_order_relaxed);
   Cell &cell = table.cells[series];
+  const uint64_t dur_ns = sample.dur_ns - sample.inner_ns;
   if ((sample.flags & SEALIFT_SAMPLE_COUNT) != 0) {
     add<SHARED>(cell.count, sample.weight);
-    add<SHARED>(cell.total_ns, sample.weight * sample.dur_ns);
-    add<SHARED>(sample.dur_ns == 0 ? cell.zero : cell.buckets[bucket_of(sample.dur_ns)], sample.weight);
+    add<SHARED>(cell.total_ns, sample.weight * dur_ns);
+    add<SHARED>(dur_ns == 0 ? cell.zero : cell.buckets[bucket_of(dur_ns)], sample.weight);
     add<SHARED>(cell.samples, 1);
   }
   if ((sample.flags & SEALIFT_SAMPLE_SELF) != 0) {
     if (sample.self_ns != UINT64_MAX) {
       add<SHARED>(cell.burst_samples, 1);
-      add<SHARED>(cell.burst_total_ns, sample.dur_ns);
+      add<SHARED>(cell.burst_total_ns, dur_ns);
       add<SHARED>(cell.burst_self_ns, sample.self_ns);
     }
     add<SHARED>(table.bursts, 1);
@@ -123,11 +124,14 @@ bool open_recorder(int max_series, const char *labels) {
   wait_for_records();
   dropped.store(0, std::memory_order_relaxed);
   if (!clear_series(max_series, labels) || !clear_tables(max_series) || !clear_bursts()) return false;
+  recordings.fetch_add(1, std::memory_order_relaxed);
   is_open.store(true, std::memory_order_seq_cst);
   return true;
 }
 
 void close_recorder() { is_open.store(false, std::memory_order_seq_cst); }
+
+uint64_t recording_number() { return recordings.load(std::memory_order_relaxed); }
 
 bool recorder_is_open() { return is_open.load(std::memory_order_relaxed); }
 

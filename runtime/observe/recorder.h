@@ -16,6 +16,7 @@ void drop(uint64_t count);
 bool open_recorder(int max_series, const char *labels);
 void close_recorder();
 bool recorder_is_open();
+uint64_t recording_number();  // changes when the recorder is opened
 
 uint64_t dropped_samples();
 uint64_t overflowed_samples();

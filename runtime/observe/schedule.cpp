@@ -62,7 +62,7 @@ uint64_t Schedule::burst_weight() const { return static_cast<uint64_t>(std::max(
 Period Schedule::draw(Random &random) {
   Period period;
   if (has_windows()) {
-    const double length = duty_cycle_ * period_, begin = random.uniform() * period_, end = begin + length;
+    const double length = std::min(period_, std::max(0.0, duty_cycle_ * (period_ + owed_ns_))), begin = random.uniform() * period_, end = begin + length;
     period.window[0] = {begin, std::min(end, period_)};
     if (end > period_) period.window[1] = {0, end - period_};
   }
@@ -78,6 +78,20 @@ Period Schedule::draw(Random &random) {
   return period;
 }
 
+// Each moment of the next period is as likely to be inside as any other, whatever its window's length, which the past alone determines: so nothing
+// is biased. In the long run windows stand for exactly the time that passed, however late they begin and end.
+void Schedule::lasted(double period_ns, double on_ns) {
+  constexpr double MOST_OWED_NS = 60e9;  // after a suspended machine, no minute of windows alone
+  owed_ns_ = has_windows() ? std::min(MOST_OWED_NS, std::max(-MOST_OWED_NS, owed_ns_ + period_ns - on_ns / duty_cycle_)) : 0;
+}
+
+// The probability at which recording costs this share of what it costs at 1. Between a third and 1 it would cost more than at 1.
+static double probability_of(double share) {
+  if (share >= 1) return 1;
+  const double a = RARE_FACTOR - 1, b = RARE_FACTOR;  // p (b - a p) = share
+  return (b - sqrt(b * b - 4 * a * share)) / (2 * a);
+}
+
 bool Schedule::adapt(const Cost &cost) {
   if (budget_ <= 0) return false;
   period_ = std::min(PERIOD_NS, period_ * 2.5);
@@ -86,7 +100,7 @@ bool Schedule::adapt(const Cost &cost) {
   // A tenth of the budget is kept back for what a measured cost misses; bursts get a quarter of the rest, fixed costs half.
   const double budget = budget_ * 0.9, for_bursts = every_ == SEALIFT_EVERY_OPERATOR ? budget / 4 : budget;
   // What recording every operator would cost: by what windows saw, or a burst itself. Bursts are rare, so they cannot wait for their own evidence.
-  const double seen = every_ == SEALIFT_EVERY_OPERATOR ? cost.samples / (probability() * duty_before) : burst_share_ > 0 ? cost.bursts / burst_share_
+  const double seen = every_ == SEALIFT_EVERY_OPERATOR ? cost.samples / (probability() * rarity(probability()) * duty_before) : burst_share_ > 0 ? cost.bursts / burst_share_
                                                                                                                          : full_;
   full_ = std::max(seen, full_ * 0.9 + seen * 0.1);
   if (full_ > 0) {
@@ -101,10 +115,10 @@ bool Schedule::adapt(const Cost &cost) {
     }
     const double fixed = cost.fixed * duty / duty_before;
     const double left = std::max(budget * 0.1, budget - fixed - std::min(full_ * burst_duty_cycle_, budget / 4));
-    // Per unit of probability, at the new duty cycle.
-    const double per_probability = cost.samples / probability() * duty / duty_before;
     const double probability_now = 1 / (duty_before * host_ * weight_before);
-    const double allowed = per_probability > 0 ? left / per_probability : 4 * probability_now;
+    // With every operator recorded, at the new duty cycle.
+    const double whole = cost.samples / (probability_now * rarity(probability_now)) * duty / duty_before;
+    const double allowed = whole > 0 ? probability_of(left / whole) : 4 * probability_now;
     choose(std::min(most_probability_, std::max(LEAST_PROBABILITY, std::min(allowed, 4 * probability_now))), duty);
   }
   const auto differs = [](double now, double before) { return now > before * 1.2 || now < before * 0.8; };

@@ -87,6 +87,17 @@ void begin_run(sealift_context &context) {
   context.records.begin_run(context.core.frame());
 }
 
+class Run {
+ public:
+  explicit Run(sealift_context &context) : context_(context) { begin_run(context); }
+  ~Run() { context_.records.end_run(); }
+  Run(const Run &) = delete;
+  Run &operator=(const Run &) = delete;
+
+ private:
+  sealift_context &context_;
+};
+
 // A tensor that the caller frees: one block, the data 64-byte aligned behind the header.
 struct OwnedTensor {
   DLManagedTensorVersioned managed;
@@ -460,7 +471,7 @@ sealift_status sealift_run_into(sealift_context *context, int32_t num_inputs, co
   const Turn turn(*context);
   if (!turn.is_mine()) return busy(err);
   Context &core = context->core;
-  begin_run(*context);
+  const Run run(*context);
   sealift_status status = core.prepare(num_inputs, inputs, err);
   if (status == SEALIFT_OK) status = core.bind_outputs(num_outputs, outputs, inputs, err);
   if (status == SEALIFT_OK) status = core.execute(err);
@@ -482,7 +493,7 @@ sealift_status sealift_run(sealift_context *context, int32_t num_inputs, const D
     return fail(err, SEALIFT_ERROR_INPUT_COUNT, "room for %d outputs given, model '%s' has %d; help: pass one pointer for each, also where it is None",
                 static_cast<int>(num_outputs), api.name, static_cast<int>(api.num_outputs));
   }
-  begin_run(*context);
+  const Run run(*context);
   sealift_status status = core.prepare(num_inputs, inputs, err);
   for (int32_t i = 0; i < num_outputs && status == SEALIFT_OK; ++i) {
     core.set_output(i, nullptr);

@@ -75,9 +75,15 @@ double RecordStream::random() { return static_cast<double>((mix(seed_) >> 11) + 
 
 int64_t RecordStream::draw_distance(const Listener &listener) {
   if (listener.probability >= 1) return 1;
-  // log(u) as log1p(u - 1): glibc gave log a new symbol version in 2.29.
-  const double distance = 1 + floor(log1p(random() - 1) * listener.per_log);
+  if (__builtin_expect(logs_left_ == 0, 0)) draw_logs();
+  const double distance = 1 + floor(logs_[--logs_left_] * listener.per_log);
   return distance < 0x1p62 ? static_cast<int64_t>(distance) : int64_t{1} << 62;
+}
+
+__attribute__((noinline)) void RecordStream::draw_logs() {
+  // log(u) as log1p(u - 1): glibc gave log a new symbol version in 2.29.
+  for (double &one : logs_) one = log1p(random() - 1);
+  logs_left_ = static_cast<int32_t>(sizeof logs_ / sizeof logs_[0]);
 }
 
 void RecordStream::arm(sealift_frame &frame) {
@@ -97,17 +103,19 @@ __attribute__((noinline, cold)) void RecordStream::refresh(sealift_frame &frame)
   seed_ ^= static_cast<uint64_t>(now.tv_nsec) ^ (static_cast<uint64_t>(now.tv_sec) << 30) ^ (static_cast<uint64_t>(getpid()) << 40) ^
            (++streams * 0xd1342543de82ef95);
   mix(seed_);
+  logs_left_ = 0;
   const int64_t passed = armed_ - frame.countdown;
   Listener before[MAX_CALLBACKS];
   const int32_t count_before = forks_ == forks ? count_ : 0;  // a child draws anew: its siblings have the same distances
   for (int32_t i = 0; i < count_before; ++i) before[i] = listeners_[i];
   forks_ = forks;
-  count_ = 0;
+  count_ = own_ = 0;
   for (int32_t i = 0; i < MAX_CALLBACKS; ++i) {
     const uint64_t id = slots[i].id.load(std::memory_order_relaxed);
     if (id == 0) continue;
     Listener &listener = listeners_[count_++];
-    listener = Listener{id, 0, slots[i].probability, 1 / log1p(-slots[i].probability), nullptr, 0, i, false};
+    listener = Listener{id, 0, slots[i].probability, 1 / log1p(-slots[i].probability), nullptr, 0, i, false, slots[i].is_own, false};
+    own_ += slots[i].is_own ? 1 : 0;
     bool is_known = false;
     for (int32_t j = 0; j < count_before; ++j) {
       if (before[j].id != id) continue;
@@ -119,6 +127,26 @@ __attribute__((noinline, cold)) void RecordStream::refresh(sealift_frame &frame)
   arm(frame);
 }
 
+__attribute__((noinline)) void RecordStream::hold() {
+  if (is_holding_) let_go();
+  is_holding_ = true;
+  for (int32_t i = 0; i < count_; ++i) {
+    Listener &listener = listeners_[i];
+    if (!listener.is_own) continue;
+    enter(listener.slot);
+    listener.is_held = slots[listener.slot].id.load(std::memory_order_seq_cst) == listener.id;
+    if (!listener.is_held) leave(listener.slot);  // removed since the look at the version
+  }
+}
+
+__attribute__((noinline)) void RecordStream::let_go() {
+  is_holding_ = false;
+  for (int32_t i = 0; i < count_; ++i) {
+    if (listeners_[i].is_held) leave(listeners_[i].slot);
+    listeners_[i].is_held = false;
+  }
+}
+
 uint64_t RecordStream::begin(sealift_context &context, sealift_frame &frame, int32_t kernel) {
   const int64_t passed = armed_;
   bool any = false;
@@ -127,10 +155,14 @@ uint64_t RecordStream::begin(sealift_context &context, sealift_frame &frame, int
     Listener &listener = listeners_[i];
     if ((listener.left -= passed) > 0) continue;
     listener.left = draw_distance(listener);
-    enter(listener.slot);
-    if (slots[listener.slot].id.load(std::memory_order_seq_cst) != listener.id) {
-      leave(listener.slot);
-      continue;
+    if (listener.is_own) {
+      if (!listener.is_held) continue;
+    } else {
+      enter(listener.slot);
+      if (slots[listener.slot].id.load(std::memory_order_seq_cst) != listener.id) {
+        leave(listener.slot);
+        continue;
+      }
     }
     any = true;
     listener.fired = true;
@@ -166,7 +198,7 @@ void RecordStream::end(sealift_context &context, int32_t kernel) {
     record.weight = listener.weight;
     const Slot &slot = slots[listener.slot];
     if (slot.on_end != nullptr) slot.on_end(slot.user, listener.begun, &record);
-    leave(listener.slot);
+    if (!listener.is_own) leave(listener.slot);
   }
 }
 
