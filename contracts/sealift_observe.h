@@ -144,7 +144,8 @@ typedef enum sealift_every {
   SEALIFT_EVERY_STEP = 2      /* whole steps between calls of sealift_recorder_step, drawn with sampling_probability */
 } sealift_every;
 
-/* 1, 0.1, 0.003, 0.005, 1, 0, 0, NULL, 0, EVERY_OPERATOR: all that the budget allows, a tenth of the time. */
+/* 0.25, 0.25, 0.003, 0.005, 1, 0, 0, NULL, 0, EVERY_OPERATOR: all that the budget allows, of a quarter of the operators in a quarter of the
+ * time at most: more at once, and recording what is inside an operator would slow the operator itself. */
 SEALIFT_API void sealift_recorder_options_init(sealift_recorder_options *options);
 /* Empties the counts and begins. SEALIFT_ERROR_BUSY: it is running. */
 SEALIFT_API sealift_status sealift_recorder_start(const sealift_recorder_options *options, char *err, size_t err_len);

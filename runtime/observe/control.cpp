@@ -50,8 +50,8 @@ constexpr double KERNEL_SAMPLE_NS = 120, KERNEL_PASSED_NS = 1.5;
 // Of a source that did not measure itself.
 constexpr sealift_source_costs TORCH_COSTS = {250, 10, 150};
 // A loop over one operator finds everything in the cache; a program does not. Training a small network with every operator recorded took 15 %
-// longer (docs/observe-overhead.md), four times what the loop says.
-constexpr double COLD_FACTOR = 4;
+// longer, 0.95 us each (docs/observe-overhead.md), twice what the loop says; among operators that are not recorded, see rarity().
+constexpr double COLD_FACTOR = 2.2;
 
 uint64_t clock_ns(clockid_t clock) {
   timespec now;
@@ -80,6 +80,7 @@ struct Control {
   uint64_t changes = 0;  // of the rates: a period that was drawn before one is over
   double window_probability = 1;
   uint64_t window_begin_ns = 0;
+  double period_ns = 0, period_on_ns = 0;  // of the last whole period
   Meter before;
   Random random;
   pthread_t thread = {};
@@ -143,7 +144,7 @@ Cost cost_since(const Control &c, const Meter &before, const Meter &now) {
   const bool by_cpu = all.total() / cpu > worst.total() / wall;
   const Cost &chosen = by_cpu ? all : worst;
   const double time = by_cpu ? cpu : wall;
-  return {chosen.samples / time, chosen.fixed / time, chosen.bursts / time, chosen.traced / time};
+  return {chosen.samples / time, chosen.fixed / time, chosen.bursts / time, chosen.traced / time, (worst.samples + worst.fixed) / wall};
 }
 
 Meter read_meter() {
@@ -242,7 +243,8 @@ bool run_period(Control &c, std::unique_lock<std::mutex> &lock) {
     }
   }
   if (!sleep_until(c, begin + static_cast<uint64_t>(schedule.period_ns()), lock)) return false;
-  schedule.lasted(static_cast<double>(clock_ns(CLOCK_MONOTONIC) - begin), static_cast<double>(on_ns));
+  c.period_ns = static_cast<double>(clock_ns(CLOCK_MONOTONIC) - begin);
+  c.period_on_ns = static_cast<double>(on_ns);
   return true;
 }
 
@@ -253,6 +255,7 @@ void *thread_main(void *) {
   while (c.running && !c.is_exiting) {
     if (!run_period(c, lock)) continue;
     const Cost cost = measure(c);
+    c.schedule->lasted(c.period_ns, std::max(c.period_on_ns / 4, c.period_on_ns - cost.slowed * c.period_ns));
     if (c.schedule->adapt(cost)) follow_schedule(c);
   }
   return nullptr;
@@ -346,7 +349,7 @@ void measure_source() {
 using namespace sealift::observe;
 
 void sealift_recorder_options_init(sealift_recorder_options *options) {
-  *options = {sizeof(sealift_recorder_options), 1, 0.1, 0.003, 0.005, 1, 0, 0, nullptr, 0, SEALIFT_EVERY_OPERATOR};
+  *options = {sizeof(sealift_recorder_options), 0.25, 0.25, 0.003, 0.005, 1, 0, 0, nullptr, 0, SEALIFT_EVERY_OPERATOR};
 }
 
 sealift_status sealift_recorder_start(const sealift_recorder_options *options, char *err, size_t err_len) {

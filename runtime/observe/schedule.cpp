@@ -100,8 +100,12 @@ bool Schedule::adapt(const Cost &cost) {
   // A tenth of the budget is kept back for what a measured cost misses; bursts get a quarter of the rest, fixed costs half.
   const double budget = budget_ * 0.9, for_bursts = every_ == SEALIFT_EVERY_OPERATOR ? budget / 4 : budget;
   // What recording every operator would cost: by what windows saw, or a burst itself. Bursts are rare, so they cannot wait for their own evidence.
-  const double seen = every_ == SEALIFT_EVERY_OPERATOR ? cost.samples / (probability() * rarity(probability()) * duty_before) : burst_share_ > 0 ? cost.bursts / burst_share_
-                                                                                                                         : full_;
+  const auto smooth = [](double &known, double now) { known = known < 0 ? now : 0.75 * known + 0.25 * now; };
+  const double probability_now = 1 / (duty_before * host_ * weight_before);
+  smooth(whole_samples_, cost.samples / (probability_now * rarity(probability_now) * duty_before));
+  smooth(whole_fixed_, cost.fixed / duty_before);
+  const double seen = every_ == SEALIFT_EVERY_OPERATOR ? whole_samples_ : burst_share_ > 0 ? cost.bursts / burst_share_
+                                                                                           : full_;
   full_ = std::max(seen, full_ * 0.9 + seen * 0.1);
   if (full_ > 0) {
     const double allowed = for_bursts / full_;
@@ -109,15 +113,14 @@ bool Schedule::adapt(const Cost &cost) {
   }
   if (every_ == SEALIFT_EVERY_OPERATOR) {
     double duty = duty_before;
-    if (most_duty_cycle_ < 1 || cost.fixed > budget / 2) {
-      const double scale = cost.fixed > 0 ? budget / 2 / cost.fixed : 4;
+    const double fixed_now = whole_fixed_ * duty_before;
+    if (most_duty_cycle_ < 1 || fixed_now > budget / 2) {
+      const double scale = fixed_now > 0 ? budget / 2 / fixed_now : 4;
       duty = std::min(most_duty_cycle_, std::max(duty * std::min(scale, 4.0), LEAST_DUTY_CYCLE));
     }
-    const double fixed = cost.fixed * duty / duty_before;
+    const double fixed = whole_fixed_ * duty;
     const double left = std::max(budget * 0.1, budget - fixed - std::min(full_ * burst_duty_cycle_, budget / 4));
-    const double probability_now = 1 / (duty_before * host_ * weight_before);
-    // With every operator recorded, at the new duty cycle.
-    const double whole = cost.samples / (probability_now * rarity(probability_now)) * duty / duty_before;
+    const double whole = whole_samples_ * duty;
     const double allowed = whole > 0 ? probability_of(left / whole) : 4 * probability_now;
     choose(std::min(most_probability_, std::max(LEAST_PROBABILITY, std::min(allowed, 4 * probability_now))), duty);
   }

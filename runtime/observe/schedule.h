@@ -8,7 +8,9 @@
 
 namespace sealift::observe {
 
-inline constexpr double PERIOD_NS = 1e9, FIRST_PERIOD_NS = 20e6;  // with a budget they grow to the full length, so that a process's first second has data
+// Four windows a second: what a machine does for a while (another program, a slower clock) is the same for a whole window, so that many short ones
+// see more of it than a few long ones. With a budget they grow to the full length, so that a process's first second has data.
+inline constexpr double PERIOD_NS = 250e6, FIRST_PERIOD_NS = 20e6;
 // Of a burst: longer than a step of most services. At the default duty cycle there is one in ten seconds.
 inline constexpr double BURST_NS = 50e6;
 inline constexpr double LEAST_PROBABILITY = 1e-5, LEAST_DUTY_CYCLE = 1e-3;
@@ -35,6 +37,7 @@ struct Cost {
   double fixed;    // grows with the duty cycle alone: operators that are passed over, backward nodes
   double bursts;
   double traced = 0;  // a trace on demand: told, and not held against the rest
+  double slowed = 0;  // of the wall time, by which samples and fixed costs slowed the thread that had the most
   double total() const { return samples + fixed + bursts + traced; }
 };
 
@@ -43,7 +46,8 @@ class Schedule {
   explicit Schedule(const sealift_recorder_options &options);
 
   Period draw(Random &random);
-  // A period lasted that long, and its windows were on for so long: threads wake late. The next windows make up for it.
+  // A period lasted that long, and its windows were on for so long, less what recording took in them: threads wake late, and a program that is
+  // slower inside windows would otherwise be seen to do less than it does. The next windows make up for it.
   void lasted(double period_ns, double on_ns);
   double period_ns() const { return period_; }
   // From now on. The period that runs is over: windows of another duty cycle must be drawn anew.
@@ -70,7 +74,9 @@ class Schedule {
   double period_ = PERIOD_NS;
   double full_ = 0;         // share of the time that recording everything would cost, with some memory
   double burst_share_ = 0;  // of the last period that was drawn
-  double owed_ns_ = 0;      // time that no window has stood for yet; below 0: windows were on for too long
+  // What recording costs at p = 1 and a duty cycle of 1, of the last second or two: one window sees few backward nodes.
+  double whole_samples_ = -1, whole_fixed_ = -1;
+  double owed_ns_ = 0;  // time that no window has stood for yet; below 0: windows were on for too long
   double duty_cycle_ = 1, burst_duty_cycle_ = 0;
   uint64_t weight_ = 1;
 };

@@ -59,7 +59,7 @@ class RecordStream {
   int32_t count_ = 0, own_ = 0;  // listeners, and those of observe's
   bool is_holding_ = false;
   int32_t logs_left_ = 0;
-  double logs_[32];  // of random numbers, drawn ahead: 32 in a row take a third of the time of 32 singly
+  double logs_[32];                         // of random numbers, drawn ahead: 32 in a row take a third of the time of 32 singly
   Listener listeners_[MAX_CALLBACKS] = {};  // the first `count_`: a record looks at nobody else
 };
 

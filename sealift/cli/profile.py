@@ -134,6 +134,8 @@ def _words(given: Sequence[str]) -> list[str]:
 def _program(words: list[str]) -> list[str]:
     if not words:
         raise ArgumentError("no program; help: sealift profile -- python train.py")
+    if package_of(words[:1]) is not None:
+        raise ArgumentError(f"{words[1]!r} is behind the package; help: options come before the package: sealift profile {words[1]} ... {words[0]}")
     return [sys.executable, *words] if words[0].endswith(".py") else words
 
 

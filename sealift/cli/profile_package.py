@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import statistics
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from sealift.load import Model
     from sealift.observe.attribution_rates import Peak, Rate
     from sealift.observe.snapshot import Snapshot
+
+_TRACED_CALLS, _AT_ONCE = 1_000_000, 20_000
 
 
 def profile_package(package: Path, arguments: argparse.Namespace, output: Output) -> Snapshot:
@@ -27,34 +32,61 @@ def profile_package(package: Path, arguments: argparse.Namespace, output: Output
     arrays = make_inputs(model, arguments, default_random=True)
     args, kwargs = by_structure(model, arrays)
     with output.progress(f"running {package}"):
-        snapshot, calls = _recorded(lambda: model(*args, **kwargs), arguments.seconds)
+        snapshot, medians_ns, calls = _recorded(lambda: model(*args, **kwargs), arguments.seconds)
     with output.progress("measuring what the machine can do"):
         peak = measure_peak(model.num_threads)
     sizes = _sizes(model, arrays)
     entry = next(m for m in model.manifest["models"] if m["name"] == model.name)
-    found = rates({s.operator: s for s in snapshot.series if s.source == "sealift"}, entry.get("kernels", []), sizes, peak)
+    series = {s.operator: s for s in snapshot.series if s.source == "sealift"}
+    found = rates(series, entry.get("kernels", []), sizes, peak, medians_ns)
     if not found:
         output.note("no kernel has figures; help: compile the package again, older ones have none")
     value = {"model": model.name, "sizes": sizes, "threads": model.num_threads, "calls": calls, "peak": vars(peak)}
-    text = rates_text(found[: arguments.limit], peak, _title(model, sizes, calls))
+    whole = Whole(sum(s.total_ns for s in series.values()), len(series))
+    text = rates_text(found[: arguments.limit], peak, _title(model, sizes, calls), whole)
     output.result({**value, "kernels": [vars(r) for r in found], "profile": snapshot.to_dict()}, text)
     return snapshot
 
 
-def _recorded(call: Any, seconds: float) -> tuple[Snapshot, int]:
-    from sealift import observe
+@dataclass(frozen=True)
+class Whole:
+    """Of all kernels, shown or not."""
+
+    total_ns: int
+    kernels: int
+
+
+def _recorded(call: Any, seconds: float) -> tuple[Snapshot, dict[str, float], int]:
+    """Also each kernel's median in ns, exactly: the recorder's histograms keep a time to within nine per cent."""
+    from sealift import _runtime, observe
 
     for _ in range(3):
         call()
     calls, end = 0, time.perf_counter() + seconds
-    observe.start(sampling_prob=1.0, duty_cycle=1.0, budget=0.0)
+    observe.start(sampling_prob=1.0, duty_cycle=1.0, budget=0.0, burst_duty_cycle=0.0)
     try:
+        _runtime.begin_trace(_TRACED_CALLS)
         while calls < 3 or time.perf_counter() < end:
             call()
             calls += 1
-        return observe.snapshot(), calls
+        traced, _ = _runtime.end_trace()  # of more calls than it has room for, the first
+        return observe.snapshot(), _medians_ns(traced), calls
     finally:
+        _runtime.end_trace()
+        _runtime.free_trace()
         observe.stop()
+
+
+def _medians_ns(traced: int) -> dict[str, float]:
+    from sealift import _runtime
+
+    times: dict[str, list[float]] = {}
+    for first in range(0, traced, _AT_ONCE):
+        text = _runtime.trace_json(first, _AT_ONCE, os.getpid(), 0)
+        for event in json.loads(b"[" + text.lstrip(b",\n") + b"]"):
+            if event["cat"] == "sealift,kernel":
+                times.setdefault(event["name"], []).append(event["dur"] * 1e3)
+    return {name: round(statistics.median(all_ns), 1) for name, all_ns in times.items()}
 
 
 def _sizes(model: Model, arrays: Sequence[Any]) -> dict[str, int]:
@@ -67,12 +99,14 @@ def _title(model: Model, sizes: Mapping[str, int], calls: int) -> str:
     return f"{model.name}{at}: {calls} calls, {model.isa}, {model.num_threads} threads"
 
 
-def rates_text(found: Sequence[Rate], peak: Peak, title: str = "") -> str:
+def rates_text(found: Sequence[Rate], peak: Peak, title: str = "", whole: Whole | None = None) -> str:
+    """`found`: those to be shown; times are shares of the whole."""
     best = f"{peak.flops_per_s / 1e9:.0f} GF/s, {peak.bytes_per_s / 1e9:.1f} GB/s"
     lines = [title, f"this machine's best: {best}; kernels with less than {peak.ridge:.1f} flops a byte wait for memory"]
     if not found:
         return "\n".join(lines)
-    total = sum(r.total_ns for r in found) or 1
+    shown_ns = sum(r.total_ns for r in found)
+    total = (whole.total_ns if whole is not None else shown_ns) or 1
     heading = ("kernel", "time", "median", "GF/s", "GB/s", "limit", "of it", "stands for")
     rows = [
         (
@@ -87,7 +121,11 @@ def rates_text(found: Sequence[Rate], peak: Peak, title: str = "") -> str:
         )
         for r in found
     ]
-    return "\n".join([*lines, table([heading, *rows], "")])
+    lines.append(table([heading, *rows], ""))
+    more = whole.kernels - len(found) if whole is not None else 0
+    if more > 0:
+        lines.append(f"{more} more {'kernel' if more == 1 else 'kernels'}, {1 - shown_ns / total:.1%}")
+    return "\n".join(lines)
 
 
 def package_of(program: Sequence[str]) -> Path | None:

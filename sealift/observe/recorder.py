@@ -23,8 +23,8 @@ _is_held = False  # by SEALIFT_OBSERVE
 
 
 def start(
-    sampling_prob: float = 1.0,
-    duty_cycle: float = 0.1,
+    sampling_prob: float = 0.25,
+    duty_cycle: float = 0.25,
     needs_inputs: bool = False,
     budget: float = 0.003,
     *,
@@ -38,6 +38,7 @@ def start(
     """Begins to record, with empty counts; costs about nothing until operators run.
 
     sampling_prob: of each operator inside a window; with a budget, at most: it begins at 0.01 and grows as far as it may within a second.
+    Close to 1, recording what is inside an operator slows the operator itself; most of that is taken out of its time again.
     duty_cycle: the share of the time that windows take, at random places. 1: always.
     needs_inputs: the inputs' shapes tell series apart.
     budget: the share of running time that recording may cost, by its own measure; sampling backs off to keep it. 0: no limit.

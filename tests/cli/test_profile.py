@@ -247,6 +247,31 @@ def test_a_package_alone(package: Path) -> None:
     assert kernel["bytes_per_s"] == pytest.approx(kernel["bytes"] / kernel["median_ns"] * 1e9)
 
 
+def test_times_are_shares_of_all_kernels_and_the_rest_has_a_line() -> None:
+    from sealift.cli.profile_package import Whole, rates_text
+    from sealift.observe.attribution_rates import Peak, Rate
+
+    shown = [Rate(f"k{i}", "aten.mm", 250 * (3 - i), 7359.3 + i, 1, 1, 1.0, 1.0, "memory", 0.5) for i in range(2)]
+    lines = rates_text(shown, Peak(1e9, 1e9), "", Whole(2500, 53)).splitlines()
+    assert [line.split()[1] for line in lines[-3:-1]] == ["30.0%", "20.0%"]
+    assert lines[-1] == "51 more kernels, 50.0%"
+    assert "more kernel" not in rates_text(shown, Peak(1e9, 1e9), "", Whole(1250, 2))
+
+
+def test_medians_are_exact(package: Path) -> None:
+    """Not edges of a histogram's buckets, which many kernels share."""
+    answer = json.loads(profile("--json", "--size", "batch=512", "--seconds", "0.2", package).stdout)
+    edges = [2 ** (i / 8) for i in range(320)]
+    for kernel in answer["kernels"]:
+        assert kernel["median_ns"] * 2 == int(kernel["median_ns"] * 2)  # of whole nanoseconds
+        assert min(abs(kernel["median_ns"] / edge - 1) for edge in edges if edge != int(edge)) > 1e-9
+
+
+def test_options_behind_a_package_are_explained(package: Path) -> None:
+    done = profile(package, "--size", "batch=2", check=False)
+    assert done.returncode != 0 and "options come before the package" in done.stderr
+
+
 def test_the_machines_peak() -> None:
     answer = json.loads(profile("--json", "--roofline").stdout)
     assert answer["peak"]["flops_per_s"] > 1e8 and answer["peak"]["bytes_per_s"] > 1e8
