@@ -49,9 +49,12 @@ struct Slot {
 };
 Slot slots[NUM_SLOTS + 1];
 std::atomic<uint64_t> registrations{1};  // each makes every thread draw anew
-// What a recorded operator costs, over what of it lies between the hooks' own readings of the clock: the rest is PyTorch's. Set by measure().
-std::atomic<double> whole_over_own{1.5};
-constexpr uint64_t MAX_SCALED_NS = 5000;  // beyond, a hook was interrupted, and PyTorch's part did not grow with it
+// Of what a recorded operator costs, the part between the hooks' own readings of the clock, and the rest, which is PyTorch's: in a loop, where
+// all is in the caches. Set by measure().
+struct HookCosts {
+  std::atomic<double> own_ns{150}, rest_ns{75};
+};
+HookCosts hook_costs;
 
 uint64_t now_ns() {
   timespec now;
@@ -81,8 +84,8 @@ struct Thread {
   int depth = 0;
   uint64_t last_id = 0;
   Frame frames[MAX_DEPTH];
-  uint64_t observing_ns = 0;    // what hooks took on this thread: operators that were under way are not slower for it
-  bool is_calibrating = false;  // no other slot sees this thread
+  uint64_t observing_ns = 0, torch_ns = 0;  // what hooks took on this thread, as measured, and what PyTorch took to call them, as estimated
+  bool is_calibrating = false;              // no other slot sees this thread
 };
 thread_local Thread thread;
 
@@ -95,7 +98,7 @@ struct Pool {
 thread_local Pool pool;
 
 struct Context final : at::ObserverContext {
-  uint64_t start_ns = 0, observed_before_ns = 0;
+  uint64_t start_ns = 0, observed_before_ns = 0, torch_before_ns = 0;
   sealift_info *info = nullptr;
   sealift_listen how = {};
   void *token = nullptr;
@@ -189,14 +192,17 @@ bool has_meta_input(const at::RecordFunction &function) {
 // A hook ran from `entered_ns` to `left_ns`.
 void note_observing(Thread &self, uint64_t entered_ns, uint64_t left_ns) {
   const uint64_t own_ns = left_ns - entered_ns;
-  const double rest = (whole_over_own.load(std::memory_order_relaxed) - 1) * static_cast<double>(std::min(own_ns, MAX_SCALED_NS));
-  self.observing_ns += own_ns + static_cast<uint64_t>(rest);
+  self.observing_ns += own_ns;
+  // Each event has two hooks. Where ours are slow, their caches being cold, PyTorch's part is; not where a user's callback is.
+  const double scale = 2 * static_cast<double>(own_ns) / hook_costs.own_ns.load(std::memory_order_relaxed);
+  self.torch_ns += static_cast<uint64_t>(std::min(scale, 4.0) / 2 * hook_costs.rest_ns.load(std::memory_order_relaxed));
 }
 
 // Of the operator's time, what hooks took inside it.
 uint64_t observed_inside_ns(const Context &context, const Thread &self, uint64_t dur_ns) {
   if (context.owner != &self || self.observing_ns < context.observed_before_ns) return 0;  // it ends on another thread
-  return std::min(dur_ns, self.observing_ns - context.observed_before_ns);
+  const uint64_t own_ns = std::min(dur_ns, self.observing_ns - context.observed_before_ns);
+  return own_ns + std::min((dur_ns - own_ns) / 2, self.torch_ns - context.torch_before_ns);  // an estimate takes half of the rest at most
 }
 
 // ---- the recorder's events -------------------------------------------------------------------------------------------------
@@ -222,6 +228,7 @@ std::unique_ptr<at::ObserverContext> begin_sample(const at::RecordFunction &func
   context->start_ns = now_ns();
   note_observing(self, entered_ns, context->start_ns);
   context->observed_before_ns = self.observing_ns;
+  context->torch_before_ns = self.torch_ns;
   return context;
 }
 
@@ -288,6 +295,7 @@ std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction &function, i
   context->start_ns = now_ns();
   note_observing(self, entered_ns, context->start_ns);
   context->observed_before_ns = self.observing_ns;
+  context->torch_before_ns = self.torch_ns;
   return context;
 }
 
@@ -411,11 +419,11 @@ void measure(double, sealift_source_costs *out) {
     handle = at::addThreadLocalCallback(callback_of(CALIBRATION, slot.how));
     const double sampled = ns_per_call(2000, pass);
     const uint64_t own_before = thread.observing_ns;
-    whole_over_own.store(1, std::memory_order_relaxed);
     const double again = ns_per_call(2000, pass);
     const double own = static_cast<double>(thread.observing_ns - own_before) / (5 * 2000);
     at::removeCallback(handle);
-    whole_over_own.store(std::min(3.0, std::max(1.0, (std::min(sampled, again) - pass_before) / std::max(own, 20.0))), std::memory_order_relaxed);
+    hook_costs.own_ns.store(std::max(own, 20.0), std::memory_order_relaxed);
+    hook_costs.rest_ns.store(std::min(300.0, std::max(0.0, std::min(sampled, again) - pass_before - own)), std::memory_order_relaxed);
     // What a sample adds to the tables is not in `sampled`: about as much again as one reading of the clock.
     out->passed_ns = std::max(0.5, passed - pass_before);
     out->node_ns = std::max(0.0, node - node_before);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -66,6 +67,11 @@ def test_the_wheel_holds_what_it_should(wheel: Path) -> None:
         "sealift/include/dlpack/dlpack.h",
         "sealift/contracts/PACKAGE.md",
         "sealift/docs/errors/E-INPUT-003.md",
+        "sealift/fleet/dashboard/static/dashboard.js",
+        "sealift/fleet/dashboard/static/style.css",
+        "sealift/fleet/dashboard/templates/base.html",
+        "sealift/include/sealift_observe.h",
+        "sealift/share/torch_bridge/bridge.cpp",
         "sealift/py.typed",
         "sealift/_runtime.pyi",
         "sealift_observe.pth",
@@ -122,3 +128,35 @@ def test_with_torch_it_compiles(environment: tuple[Path, dict[str, str]], tmp_pa
     done = subprocess.run([str(python), "-c", COMPILE, str(tmp_path / "m.pt2")], env=variables, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert str(python.parents[1]) in done.stdout and "ok" in done.stdout
+
+
+OBSERVE = """
+import torch
+from sealift import observe
+observe.install_torch()
+observe.start(1, 1, budget=0, burst_duty_cycle=0)
+torch.sin(torch.ones(2))
+print({s.operator: s.count for s in observe.stop().series}["aten::sin"])
+"""
+
+
+def test_a_bridge_in_the_wheel_needs_no_compiler(environment: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """As `make wheel` puts it there."""
+    pytest.importorskip("torch")
+    from sealift.observe.bridge import find_bridge, find_torch
+
+    torch = find_torch()
+    assert torch is not None
+    built = find_bridge(torch)
+    if not built.is_there:
+        pytest.skip("no bridge is built: sealift bridge build")
+    python, variables = environment
+    package = next(python.parents[1].glob("lib/python*/site-packages/sealift"))
+    shutil.copytree(built.directory, package / "lib" / "torch_bridge" / built.directory.name)
+    lent = tmp_path / "lent"
+    lent.mkdir()
+    for entry in Path(np.__file__).parents[1].iterdir():
+        if "sealift" not in entry.name and entry.suffix != ".pth":
+            (lent / entry.name).symlink_to(entry)
+    done = subprocess.run([str(python), "-c", OBSERVE], env={**variables, "PYTHONPATH": str(lent)}, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr

@@ -3,10 +3,13 @@ folder as one table (docs/guides/profile.md shows the queries)."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sealift.observe.sinks.sink import import_library
 from sealift.observe.snapshot import Series, Snapshot
@@ -16,6 +19,7 @@ class ParquetSink:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._directory = Path(directory)
         self._count = 0
+        self._is_swept = False
 
     def write(self, delta: Snapshot) -> None:
         if not delta.series:
@@ -24,17 +28,49 @@ class ParquetSink:
         table = to_table(delta)
         parquet = import_library("pyarrow.parquet", "parquet")
         self._directory.mkdir(parents=True, exist_ok=True)
+        if not self._is_swept:
+            sweep(self._directory)
+            self._is_swept = True
         name = f"{delta.start_unix_ns}-{delta.process.start_id or delta.process.pid}-{self._count}.parquet"
-        temporary = self._directory / f".{name}.{secrets.token_hex(4)}.tmp"
-        try:
-            parquet.write_table(table, temporary, compression="zstd")
-            os.replace(temporary, self._directory / name)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with _locked(self._directory, name) as file:
+            parquet.write_table(table, file, compression="zstd")
+            file.flush()
+            os.replace(file.name, self._directory / name)
         self._count += 1
 
     def close(self) -> None:
         pass
+
+
+@contextmanager
+def _locked(directory: Path, name: str) -> Iterator[IO[bytes]]:
+    """A new hidden file, locked while this process lives and writes it: whoever gets the lock knows that the writer died."""
+    while True:
+        path = directory / f".{name}.{secrets.token_hex(4)}.tmp"
+        with open(path, "xb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                if not _is_at(file, path):  # swept between the two lines above
+                    continue
+                yield file
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def sweep(directory: Path) -> None:
+    """Removes what processes left that died while they wrote."""
+    for path in directory.glob(".*.parquet.*.tmp"):
+        with suppress(OSError), open(path, "rb") as file:  # gone meanwhile, or another user's
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def to_table(delta: Snapshot) -> Any:

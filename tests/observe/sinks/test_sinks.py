@@ -16,6 +16,7 @@ import pytest
 from sealift.observe.sinks import Delivery, Exporter, SinkError, SinkLibraryError, SinkSpecError, parse_sink
 from sealift.observe.sinks.chrome_trace import ChromeTraceSink
 from sealift.observe.sinks.json_lines import JsonLinesSink, read_json_lines
+from sealift.observe.sinks.parquet import ParquetSink
 from sealift.observe.sinks.prometheus import CONTENT_TYPE, PrometheusSink
 from sealift.observe.sinks.resource import container_id, resource_attributes
 from sealift.observe.sinks.sink import import_library
@@ -494,3 +495,34 @@ def test_parquet_on_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
     _, lost, _ = full_disk(f"parquet:{tmp_path}", 3000, "full")
     assert lost == 280
     assert [p for p in tmp_path.iterdir() if not p.name.startswith(".")] == []  # none that a reader would take
+    # The process may end in the middle of a try; whoever writes there next sweeps up.
+    ParquetSink(tmp_path).write(delta(0))
+    assert [p.suffix for p in tmp_path.iterdir()] == [".parquet"]
+
+
+DIES_WRITING = """
+import os, sys
+import pyarrow.parquet
+from sealift.observe.sinks.parquet import ParquetSink
+from tests.observe.sinks.samples import delta
+def write_table(table, file, **options):
+    file.write(b"half")
+    file.flush()
+    print("writing", flush=True)
+    sys.stdin.readline()
+    os._exit(1)
+pyarrow.parquet.write_table = write_table
+ParquetSink(sys.argv[1]).write(delta(0))
+"""
+
+
+def test_parquet_sweeps_what_the_dead_left_and_nothing_of_the_living(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    command = [sys.executable, "-c", DIES_WRITING, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as writer:
+        assert writer.stdout is not None and writer.stdout.readline() == "writing\n"
+        ParquetSink(tmp_path).write(delta(1))
+        assert sorted(p.suffix for p in tmp_path.iterdir()) == [".parquet", ".tmp"]
+        writer.communicate("die\n")
+    ParquetSink(tmp_path).write(delta(2))
+    assert {p.suffix for p in tmp_path.iterdir()} == {".parquet"}
