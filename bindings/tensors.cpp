@@ -294,7 +294,13 @@ int numpy_type(DLDataType dtype) {
 
 PyObject *new_numpy(int type, int rank, const int64_t *shape, DLDataType dtype, DLTensor *tensor) {
   PyObject *array = PyArray_SimpleNew(rank, reinterpret_cast<npy_intp *>(const_cast<int64_t *>(shape)), type);
-  if (!array) return nullptr;
+  if (!array) {
+    if (PyErr_ExceptionMatches(PyExc_MemoryError)) {
+      PyErr_Clear();
+      raise_code("E-MEMORY-001", "[E-MEMORY-001] no memory for an output; help: run smaller inputs, or raise the limit (ulimit, cgroup)");
+    }
+    return nullptr;
+  }
   PyArrayObject *a = reinterpret_cast<PyArrayObject *>(array);
   tensor->data = PyArray_DATA(a);
   tensor->device = {kDLCPU, 0};

@@ -360,7 +360,7 @@ class _Importer:
             if not _target_name(node).startswith(EXTREMES) or not isinstance(node.args[0], fx.Node):
                 continue
             shape = getattr(_first(node).meta.get("val"), "shape", ())
-            chosen = node.args[1] if len(node.args) > 1 else None
+            chosen = _dim_argument(node)
             dims = (chosen,) if isinstance(chosen, int) else chosen if isinstance(chosen, (list, tuple)) and chosen else range(len(shape))
             for d in dims:
                 if not shape or not isinstance(shape[d], torch.SymInt):  # type: ignore[index]
@@ -786,6 +786,16 @@ def _first(node: fx.Node) -> fx.Node:
     first = node.args[0]
     assert isinstance(first, fx.Node)
     return first
+
+
+def _dim_argument(node: fx.Node) -> Any:
+    """What a reduction is given as `dim`, which is not always its second argument: kthvalue(x, k, dim)."""
+    arguments = node.target._schema.arguments  # type: ignore[union-attr,unused-ignore]
+    for position, argument in enumerate(arguments):
+        if argument.name == "dim":
+            given = node.args[position] if position < len(node.args) else argument.default_value
+            return node.kwargs.get("dim", given)
+    return None
 
 
 def _stem(node: fx.Node) -> str:

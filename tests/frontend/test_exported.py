@@ -383,7 +383,9 @@ def test_size_1_stays_out_where_squeeze_would_drop_it(declared: Any, dims: tuple
 
 
 @pytest.mark.parametrize(
-    "largest", [lambda x: x.amax(0), lambda x: x.argmin(0), lambda x: x.max(0)[0], lambda x: x.max()], ids=["amax", "argmin", "max.dim", "max"]
+    "largest",
+    [lambda x: x.amax(0), lambda x: x.argmin(0), lambda x: x.max(0)[0], lambda x: x.max(), lambda x: x.kthvalue(1, 0)[0]],
+    ids=["amax", "argmin", "max.dim", "max", "kthvalue"],
 )
 def test_size_0_stays_out_where_a_largest_is_asked_for(largest: Any) -> None:
     class Model(nn.Module):
@@ -391,6 +393,14 @@ def test_size_0_stays_out_where_a_largest_is_asked_for(largest: Any) -> None:
             return largest(x)  # type: ignore[no-any-return]
 
     assert ranges(imported(Model(), (torch.randn(4, 3),), {"x": {0: Dim("n", min=0, max=9)}})) == [("n", 1, 9)]
+
+
+def test_the_dimension_of_kthvalue_is_not_its_k() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.kthvalue(3, 1)[0]
+
+    assert ranges(imported(Model(), (torch.randn(4, 6),), {"x": {0: Dim("n", min=0, max=9)}})) == [("n", 0, 9)]
 
 
 def test_unregistered_namedtuples_are_refused() -> None:

@@ -117,3 +117,14 @@ def test_the_norm_modules_compile(tmp_path: Path) -> None:
         program = torch.export.export(module.eval(), (x,))
         model = sealift.load(sealift.compile(program, tmp_path / "norm.pt2", options=OPTIONS))
         torch.testing.assert_close(model(x), module(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_no_memory_for_an_output(tmp_path: Path) -> None:
+    class Pairs(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[:, None] + x
+
+    n = torch.export.Dim("n", min=1, max=1 << 23)  # whose square is no address space
+    path = sealift.compile(Pairs(), tmp_path / "m.pt2", args=(torch.ones(4),), dynamic_shapes=({0: n},), options=sealift.Options(isas=("baseline",)))
+    with pytest.raises(MemoryError, match=r"E-MEMORY-001.*help"):
+        sealift.load(path)(np.ones(1 << 23, np.float32))
