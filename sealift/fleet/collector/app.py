@@ -31,6 +31,7 @@ from sealift.fleet.collector.commit import BehindError, Committer
 from sealift.fleet.collector.figures import Figures, prometheus
 from sealift.fleet.collector.guard import Guard, Names
 from sealift.fleet.collector.limits import Limits, RateLimiter, allowed
+from sealift.fleet.collector.steady import Steady
 from sealift.fleet.control import Budget, Controller
 from sealift.fleet.errors import FleetError, QuestionError, RuleError, StoreFullError, WireError
 from sealift.fleet.model import Decoded
@@ -66,6 +67,8 @@ class Collector:
         self.rate = RateLimiter(self.limits.bytes_per_s)
         self.inflight = 0
         self.decoder = Decoder()
+        newest_s = self.store.time_range()[1]
+        self.steady = Steady(self.clock_ns, newest_s * 10**9 if newest_s else self.clock_ns())
         self._stop = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="sealift-fleet-maintain", daemon=True)
         self._keeper.start()
@@ -83,7 +86,7 @@ class Collector:
                 _LOG.exception("housekeeping failed; it is tried again in %.0f s", self.maintain_every_s)
 
     def _maintain_store(self) -> None:
-        self.store.maintain(self.clock_ns())
+        self.store.maintain(self.clock_ns(), self.steady.now_ns())
 
     def _watch(self) -> None:
         if self.watch:

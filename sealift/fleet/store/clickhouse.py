@@ -332,7 +332,7 @@ class ClickHouseStore:
 
     # ---- housekeeping: ClickHouse merges and expires by itself
 
-    def maintain(self, now_ns: int) -> Mapping[str, int]:
+    def maintain(self, now_ns: int, expire_ns: int | None = None) -> Mapping[str, int]:
         return {}
 
     def info(self) -> StoreInfo:

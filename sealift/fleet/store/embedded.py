@@ -339,7 +339,7 @@ class EmbeddedStore:
 
     # ---- housekeeping -------------------------------------------------------------------------------------------------------------
 
-    def maintain(self, now_ns: int) -> Mapping[str, int]:
+    def maintain(self, now_ns: int, expire_ns: int | None = None) -> Mapping[str, int]:
         done: dict[str, int] = defaultdict(int)
         now_s = now_ns // 10**9
         while self._fold_arrived():
@@ -349,7 +349,7 @@ class EmbeddedStore:
                 done["folds"] += 1
         while self._compact():
             done["compactions"] += 1
-        done["dropped"] += self._expire(now_s)
+        done["dropped"] += self._expire(now_s if expire_ns is None else expire_ns // 10**9)
         with self._state:
             self._empty_trash()
         return dict(done)

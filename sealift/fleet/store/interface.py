@@ -132,8 +132,8 @@ class Store(Protocol):
     def sql(self, text: str, limit: int, timeout_s: float) -> pa.Table:
         """One SELECT of the user's over the views that docs/guides/fleet.md lists."""
 
-    def maintain(self, now_ns: int) -> Mapping[str, int]:
-        """One round of roll-ups, compaction and retention; what it did, counted."""
+    def maintain(self, now_ns: int, expire_ns: int | None = None) -> Mapping[str, int]:
+        """One round of roll-ups, compaction and retention; what it did, counted. `expire_ns`: the time by which rows are old, if not now."""
 
     def info(self) -> StoreInfo: ...
 
