@@ -74,7 +74,7 @@ fleet-demo: dev ## a collector and three observed processes on loopback, and whe
 fleet-faults: dev ## kill -9 the fleet's collector and its agents 100 times under load
 	SEALIFT_TEST_FLEET_KILLS=100 $(PY) -m pytest -q -s tests/fleet/test_faults.py
 
-fleet-proof: dev ## hold the fleet against the truth (10,000 hosts, regressions, 100 kills) and write docs/fleet-proof.md (ten minutes)
+fleet-proof: dev build/rotel/.done build/chdb/.done build/prometheus/.done ## hold the fleet against the truth (10,000 hosts, regressions, 100 kills, peers) and write docs/fleet-proof.md (a quarter of an hour)
 	$(PY) benchmarks/fleet_proof.py --write docs/fleet-proof.md
 
 fleet-capacity: dev ## measure the fleet's collector and write docs/capacity.md (under eight minutes)
@@ -83,15 +83,19 @@ fleet-capacity: dev ## measure the fleet's collector and write docs/capacity.md 
 fleet-screenshots: dev ## pictures of the dashboard into docs/images, with the Chromium that is installed
 	$(PY) -m docs.fleet_screenshots
 
-fleet-peers: dev ## the fleet with rotel, an OpenTelemetry collector, between agent and collector
-	test -x build/rotel/bin/python || $(PYTHON) -m venv build/rotel
-	build/rotel/bin/python -m pip install --quiet rotel
-	SEALIFT_TEST_ROTEL=$$(find $(CURDIR)/build/rotel -name rotel-agent) $(PY) -m pytest -q tests/fleet/test_peers.py
+build/rotel/.done:
+	$(PYTHON) -m venv build/rotel && build/rotel/bin/python -m pip install --quiet rotel && touch $@
 
-fleet-clickhouse: dev ## the ClickHouse store on chDB (534 MB, in an environment of its own)
-	test -x build/chdb/bin/python || $(PYTHON) -m venv build/chdb
-	build/chdb/bin/python -m pip install --quiet chdb
-	$(PY) -m pip install --quiet clickhouse-connect
+build/prometheus/.done: # unpacked here, not installed; on another system put prometheus and promtool into build/prometheus/usr/bin
+	mkdir -p build/prometheus && cd build/prometheus && { test -x usr/bin/prometheus || { apt-get download prometheus && dpkg -x prometheus_*.deb .; }; } && touch .done
+
+build/chdb/.done: $(VENV)/.requirements
+	$(PYTHON) -m venv build/chdb && build/chdb/bin/python -m pip install --quiet chdb && $(PY) -m pip install --quiet clickhouse-connect && touch $@
+
+fleet-peers: dev build/rotel/.done build/prometheus/.done ## the fleet with rotel, an OpenTelemetry collector, between agent and collector, and scraped by Prometheus
+	SEALIFT_TEST_PROMETHEUS=$(CURDIR)/build/prometheus/usr/bin SEALIFT_TEST_ROTEL=$$(find $(CURDIR)/build/rotel -name rotel-agent) $(PY) -m pytest -q tests/fleet/test_peers.py
+
+fleet-clickhouse: dev build/chdb/.done ## the ClickHouse store on chDB (534 MB, in an environment of its own)
 	SEALIFT_TEST_CHDB=$(CURDIR)/build/chdb/bin/python $(PY) -m pytest -q tests/fleet/test_clickhouse.py
 
 wheel: $(VENV)/.requirements ## dist/sealift-*.whl, with the bridge for the torch that is installed

@@ -9,7 +9,8 @@ regressions   for several seeds, on a virtual clock: a quiet week must raise no 
               operator, model and time.
 kills         tests/fleet/test_faults.py: the collector and the processes that report to it are killed 100 times.
 peers         tests/fleet/test_peers.py and test_clickhouse.py: programs that are not ours, and the same answers from ClickHouse's engine
-              (`make fleet-peers fleet-clickhouse` makes the environments that they need)."""
+              (`make fleet-peers fleet-clickhouse` runs them too).
+lines         which test proves which claim (fleet_proof_lines.py)."""
 
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ import time
 import xml.etree.ElementTree
 from pathlib import Path
 from typing import Any
+
+import fleet_proof_lines
 
 from sealift.fleet.client import Fleet
 from sealift.fleet.drive import Sender, local_collector
@@ -148,13 +151,16 @@ def measure_peers() -> dict[str, Any]:
     """What the tests of `make fleet-peers` and `make fleet-clickhouse` found; each must have run."""
     rotel = next(iter(sorted((ROOT / "build/rotel").rglob("rotel-agent"))), None)
     chdb = ROOT / "build/chdb/bin/python"
-    if rotel is None or not chdb.exists():
-        raise SystemExit("neither rotel nor chDB; help: `make fleet-peers fleet-clickhouse` first")
-    environment = {**os.environ, "SEALIFT_TEST_ROTEL": str(rotel), "SEALIFT_TEST_CHDB": str(chdb)}
+    prometheus = ROOT / "build/prometheus/usr/bin"
+    if rotel is None or not chdb.exists() or not prometheus.exists():
+        raise SystemExit("rotel, chDB or Prometheus is missing; help: `make fleet-proof` makes their environments")
+    environment = {**os.environ, "SEALIFT_TEST_ROTEL": str(rotel), "SEALIFT_TEST_CHDB": str(chdb), "SEALIFT_TEST_PROMETHEUS": str(prometheus)}
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found.xml"
         tests = ["tests/fleet/test_peers.py", "tests/fleet/test_clickhouse.py", "tests/fleet/test_collector.py::test_figures_for_prometheus"]
-        subprocess.run([sys.executable, "-m", "pytest", "-q", f"--junitxml={found}", *tests], cwd=ROOT, env=environment, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-o", "junit_family=legacy", f"--junitxml={found}", *tests], cwd=ROOT, env=environment, check=True
+        )
         cases = list(xml.etree.ElementTree.parse(found).getroot().iter("testcase"))
     assert cases and not [case for case in cases if case.find("skipped") is not None], "every test ran"
     figures: dict[str, Any] = {p.attrib["name"]: p.attrib["value"] for case in cases for p in case.iter("property")}
@@ -163,6 +169,8 @@ def measure_peers() -> dict[str, Any]:
     chdb_version, engine = subprocess.run(of_chdb, capture_output=True, text=True, check=True).stdout.split()
     versions = {name: importlib.metadata.version(name) for name in ("opentelemetry-sdk", "clickhouse-connect", "prometheus-client")}
     rotel_version = next(p.name.split("-")[1] for p in (ROOT / "build/rotel").rglob("rotel-*.dist-info"))
+    told = subprocess.run([str(prometheus / "promtool"), "--version"], capture_output=True, text=True, check=True).stdout
+    figures["prometheus"] = told.split("version ")[1].split(",")[0]
     return figures | {"tests": len(cases), "chdb": chdb_version, "engine": engine, "rotel": rotel_version, **versions}
 
 
@@ -227,6 +235,8 @@ def peers_section(f: dict[str, Any]) -> list[str]:
         "",
         f"- opentelemetry-sdk {f['opentelemetry-sdk']}: its own exporter sends an instrument of its own, and observe's sink sends through it; counts and totals are as sent.",
         f"- rotel {f['rotel']} stands between agent and collector: {f['rotel_batches']} batches left the agent, {f['rotel_points']} histograms arrived, once each, with their numbers.",
+        f"- Prometheus {f['prometheus']} (Debian's) scrapes the collector with a token: promtool finds no fault, the {f['prometheus_series']} series that it keeps are what the collector",
+        f"  counts, and it takes all {f['prometheus_expressions']} expressions of deploy/grafana-dashboard.json.",
         f"- prometheus-client {f['prometheus-client']} parses `/metrics` ({f['prometheus_families']} families, {f['prometheus_samples']} samples), strictly; every expression of deploy/grafana-dashboard.json names metrics and labels that are there.",
         f"- clickhouse-connect {f['clickhouse-connect']} talks through an HTTP shim to chDB {f['chdb']}, ClickHouse {f['engine']}'s engine. {f['questions']} questions have the embedded store's",
         f"  answers (numbers to 1e-9), {f['pages']} pages of the dashboard are the same to the letter, {f['files']} downloads the same ({f['cells']} cells). A second collector on the same database counts no batch twice.",
@@ -241,6 +251,8 @@ def utc(at: float) -> str:
 def section(name: str, a: argparse.Namespace) -> list[str]:
     """With a first line that says where it comes from, so that a page may be made in pieces."""
     load, started = os.getloadavg()[0], time.monotonic()
+    if name == "lines":
+        return fleet_proof_lines.section()
     if name == "hosts":
         title, *lines = hosts_section(measure_hosts(a.hosts, a.minutes))
     elif name == "peers":
@@ -280,8 +292,8 @@ def main() -> None:
         a.write.write_text(HEAD + "\n\n".join(kept[name].rstrip() for name in PARTS if name in kept) + "\n")
 
 
-PARTS = ("hosts", "regressions", "kills", "peers")
-TITLES = {"hosts": "hosts", "Quiet weeks": "regressions", "Killed": "kills", "Real peers": "peers"}
+PARTS = ("hosts", "regressions", "kills", "peers", "lines")
+TITLES = {"hosts": "hosts", "Quiet weeks": "regressions", "Killed": "kills", "Real peers": "peers", "Which test": "lines"}
 
 
 if __name__ == "__main__":

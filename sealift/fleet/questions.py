@@ -246,7 +246,7 @@ def diff(store: Store, a: Side, b: Side, by: tuple[str, ...] = ("operator",), wh
         )
     for row, p in zip(rows, statistics.adjusted([r["p_value"] for r in rows])):
         row["p_value"] = p
-    rows.sort(key=lambda r: (r["p_value"] > 1 - statistics.CONFIDENCE, -abs(r["cost_ns"])))
+    rows.sort(key=lambda r: (r["p_value"] > 1 - statistics.CONFIDENCE, -round(abs(r["cost_ns"]))))  # less than 1 ns is the sums' order
     numbers = ("a_mean_ns", "b_mean_ns", "ratio", "ratio_low", "ratio_high", "p_value", "a_share", "b_share", "cost_ns")
     fields = [(k, pa.string()) for k in by] + [(k, pa.float64()) for k in numbers] + [("a_count", pa.int64()), ("b_count", pa.int64())]
     return pa.Table.from_pylist(rows[:limit], pa.schema(fields))

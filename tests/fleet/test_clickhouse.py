@@ -134,7 +134,7 @@ def paths_with_choices(fleet: Fleet) -> list[str]:
         f"/operators?{when}&order=p99_ns&model=bert-base-v7",
         f"/hosts?{when}&where=label:none=&limit=500",
         f"/operators?{when}&where=operator~aten::*_*&where=host!~*3",
-        f"/compare?{when}&a_where=host!=vision-0&b_where=host~vision*&by=operator,model",
+        f"/compare?{when}&a_where=host~*3&b_where=host!~*3&by=operator,model",
         "/apis?by=host",
         f"/model?{when}&name=resnet50-v3",
         "/?from=all",

@@ -3,22 +3,30 @@ sink; rotel stands between."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sealift.fleet import connect
 from sealift.fleet.agent import FleetSink
+from sealift.fleet.collector.limits import Limits
 from sealift.fleet.store.embedded import EmbeddedStore
-from tests.fleet.conftest import START_S
+from tests.fleet.conftest import START_S, Fleet, fill
 from tests.fleet.test_agent import delta, free_port, kept, wait_for
 
 pytest.importorskip("opentelemetry.sdk")
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+ROOT = Path(__file__).resolve().parents[2]
 Serving = Callable[..., str]
 
 
@@ -89,3 +97,62 @@ def test_rotel_between_agent_and_collector(
     row = kept(store)
     assert (row["count"], row["samples"], row["total_ns"], row["self_ns"]) == (80, 40, 10_000 * 36, 72_000), (tmp_path / "log").read_text()
     wait_for(lambda: connect(url).apis().num_rows == 1)
+
+
+def test_prometheus_scrapes_the_collector(
+    store: EmbeddedStore, serving: Serving, fleet: Fleet, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Its own checks find no fault in the page, it scrapes it with a token, and what it keeps is what the collector counts."""
+    programs = os.environ.get("SEALIFT_TEST_PROMETHEUS", "")
+    if not programs:
+        pytest.skip("no Prometheus: make fleet-peers")
+    url = serving(store, limits=Limits(read_tokens=("r",), query_seconds=600.0), clock_ns=lambda: fleet.end_s * 10**9)
+    fill(store, fleet.batches())
+    request = urllib.request.Request(f"{url}/metrics", headers={"Authorization": "Bearer r"})
+    page = urllib.request.urlopen(request, timeout=600).read()
+    checked = subprocess.run([f"{programs}/promtool", "check", "metrics"], input=page, capture_output=True, check=False)
+    assert checked.returncode == 0, checked.stderr.decode()
+    config = tmp_path / "prometheus.yml"
+    target = urllib.parse.urlsplit(url).netloc
+    config.write_text(
+        f"scrape_configs: [{{job_name: fleet, scrape_interval: 1s, authorization: {{credentials: r}}, static_configs: [{{targets: ['{target}']}}]}}]"
+    )
+    command = [f"{programs}/prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}", "--web.listen-address=127.0.0.1:0"]
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        listening = re.compile(r'msg="Listening on" address=(\S+)')
+        wait_for(lambda: listening.search((tmp_path / "log").read_text()) is not None)
+        found = listening.search((tmp_path / "log").read_text())
+        assert found
+
+        def is_ready() -> bool:
+            try:
+                return bool(urllib.request.urlopen(f"http://{found[1]}/-/ready", timeout=600).status == 200)
+            except urllib.error.HTTPError:  # 503: it reads its log of writes
+                return False
+
+        wait_for(is_ready)
+
+        def ask(query: str) -> list[dict[str, Any]]:
+            with urllib.request.urlopen(f"http://{found[1]}/api/v1/query?{urllib.parse.urlencode({'query': query})}", timeout=600) as answer:
+                results: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+                return results
+
+        wait_for(lambda: [r["value"][1] for r in ask('up{job="fleet"}')] == ["1"])
+        wanted = connect(url, "r").top(by=["operator", "model"], start=fleet.end_s - 300, end=fleet.end_s + 10, limit=30).to_pylist()
+        seconds = {(r["operator"], r["model"]): pytest.approx(r["total_ns"] / 1e9, rel=1e-12) for r in wanted}
+
+        def kept_of(name: str) -> dict[tuple[str, str], float]:
+            return {(r["metric"]["operator"], r["metric"].get("model", "")): float(r["value"][1]) for r in ask(name)}  # an empty label is none
+
+        wait_for(lambda: kept_of("sealift_operator_seconds") == seconds)
+        board = json.loads((ROOT / "deploy/grafana-dashboard.json").read_text())
+        expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+        for expression in expressions:
+            ask(re.sub(r"\$\w+", ".*", expression))  # an error of its grammar is a status 400
+        record_property("prometheus_series", len(ask('{job="fleet"}')))
+        record_property("prometheus_expressions", len(expressions))
+    finally:
+        process.terminate()
+        process.wait(600)

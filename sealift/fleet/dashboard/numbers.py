@@ -48,7 +48,8 @@ def change(value: float | None) -> str:
     """A ratio as a change: 1.4 is +40 %."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
-    return f"{value - 1:+.1%}".replace(".0%", "%").replace("-", "−") if value < 3 else f"×{value:.3g}"
+    by = round(value - 1, 3) + 0.0  # no minus before nothing
+    return f"{by:+.1%}".replace(".0%", "%").replace("-", "−") if value < 3 else f"×{value:.3g}"
 
 
 def interval(low: float | None, high: float | None) -> str:
