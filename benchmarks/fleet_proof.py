@@ -168,9 +168,9 @@ def measure_peers() -> dict[str, Any]:
                "print(m.version('chdb'), str(session.Session().query('SELECT version()')).strip().strip(chr(34)))"]  # fmt: skip
     chdb_version, engine = subprocess.run(of_chdb, capture_output=True, text=True, check=True).stdout.split()
     versions = {name: importlib.metadata.version(name) for name in ("opentelemetry-sdk", "clickhouse-connect", "prometheus-client")}
-    rotel_version = next(p.name.split("-")[1] for p in (ROOT / "build/rotel").rglob("rotel-*.dist-info"))
+    rotel_version = next(p.name.removesuffix(".dist-info").split("-")[1] for p in (ROOT / "build/rotel").rglob("rotel-*.dist-info"))
     told = subprocess.run([str(prometheus / "promtool"), "--version"], capture_output=True, text=True, check=True).stdout
-    figures["prometheus"] = told.split("version ")[1].split(",")[0]
+    figures["prometheus"] = told.split("version ")[1].split()[0].rstrip(",")
     return figures | {"tests": len(cases), "chdb": chdb_version, "engine": engine, "rotel": rotel_version, **versions}
 
 
