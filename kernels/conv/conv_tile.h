@@ -79,6 +79,10 @@ void conv_tile_kernel(ConvTile &t) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++) __builtin_prefetch(c + i * ldc, 1, 3);
     }
+    if (t.flags & kAddResidual) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; i++) __builtin_prefetch(residual + i * t.ldr, 0, 3);
+    }
 
     for (const Segment *s = t.segments; s < end; s++) {
       b = t.b + s->b;

@@ -1,6 +1,7 @@
 // f32 matrix product with a fused epilogue: the interface that generated code includes.
 //
 //   C[m, n] = post_activation(activation(A[m, k] * B[k, n] + bias[n]) + residual[m, n]), then the generated epilogue
+//   with accumulate: C[m, n] = activation(C[m, n] + A[m, k] * B[k, n] + bias[n])
 //
 // Results are bitwise the same for any number of workers: the order in which an element's products are added depends on (m, n, k), the layout of B
 // and the ISA only.
@@ -52,6 +53,7 @@ struct GemmF32 {
   int64_t ldr = 0;
   float *c = nullptr;
   int64_t ldc = 0;
+  bool accumulate = false; // C holds what the sums start from: a residual where it lies. Not with a residual.
   int64_t m = 0, n = 0, k = 0;
   GemmEpilogue epilogue = nullptr; // called once per macro-tile, after everything above, while the tile is in a near cache
   void *epilogue_ctx = nullptr;

@@ -76,6 +76,10 @@ void tile_kernel(const Tile &t) {
       for (int v = 0; v < kVectors; v++) sum[i][v] = Lanes{};
     }
   }
+  if (t.flags & kAddResidual) { // its rows lie too far apart for the hardware to guess, and are wanted all at once
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++) __builtin_prefetch(t.residual + i * t.ldr, 0, 3);
+  }
 
   // Three rows a pointer: [p], [p + lda], [p + 2 lda] are addressing modes, so the step along k costs no row an instruction of its own.
   constexpr int kPointers = (kRows + 2) / 3;

@@ -123,9 +123,22 @@ void run_case(const Case &t, Random &random) {
            (long)t.groups, t.x_order, t.out_order, t.residual_order, t.activation, t.post_activation, t.bias, t.residual, t.epilogue, t.hostile, (long)t.in_d, (long)t.kernel_d,
            (long)t.stride_d, (long)t.pad_d, (long)t.dilation_d);
 
+  // The residual lies in out.
+  const bool accumulate = t.residual && t.activation == kActivationNone && !t.depthwise && t.residual_order == t.out_order && random.below(2) == 0;
+  if (accumulate) {
+    c.accumulate = true, c.residual = nullptr;
+    c.activation = t.post_activation, c.post_activation = kActivationNone;
+  }
   const int64_t scratch_bytes = t.transposed ? conv_transpose_f32_scratch_bytes(c) : conv_f32_scratch_bytes(c);
   for (int32_t workers : {1, 2, 3, 4}) {
     for (int64_t i = 0; i < out.size(); i++) out[i] = 777.0f;
+    for (int64_t n = 0; accumulate && n < t.batch; n++)
+      for (int64_t line = 0; line < c.out_d * c.out_h; line++)
+        for (int64_t ow = 0; ow < c.out_w; ow++)
+          for (int64_t oc = 0; oc < t.out_c; oc++) {
+            const int64_t at = n * c.out_strides[0] + line / c.out_h * c.out_stride_d + line % c.out_h * c.out_strides[1] + ow * c.out_strides[2] + oc * c.out_strides[3];
+            out[at] = residual[at];
+          }
     SerialHost host(workers, scratch_bytes);
     g_epilogue_elements = 0;
     run(&host.frame, c, t.transposed);
@@ -133,6 +146,8 @@ void run_case(const Case &t, Random &random) {
     if (workers == 1) memcpy(first.data, out.data, static_cast<size_t>(out.size()) * sizeof(float));
     else expect_true(memcmp(first.data, out.data, static_cast<size_t>(out.size()) * sizeof(float)) == 0, name);
   }
+  c.residual = t.residual ? residual.data : nullptr; // as the definition has it
+  c.activation = t.activation, c.post_activation = t.post_activation;
   int64_t gaps = out.size();
   for (int64_t i = 0; i < out.size(); i++) gaps -= first[i] != 777.0f;
   expect_true(gaps == out.size() - t.batch * c.out_d * c.out_h * c.out_w * t.out_c, name);

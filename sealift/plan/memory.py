@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from sealift.diag.errors import InternalError
 from sealift.ir.dim import Dim, dim, dim_max, is_at_most
 from sealift.ir.loop.expr import Buffer
+from sealift.ir.loop.operands import residual_in_place
 from sealift.ir.loop.rewrite import stage_loads
-from sealift.ir.loop.types import Loops, outputs_of
+from sealift.ir.loop.types import Call, Kernel, Loops, outputs_of
 
 ALIGN_BYTES = 64  # a cache line, an AVX-512 register
 
@@ -23,6 +24,7 @@ class Slot:
     size_bytes: Dim
     first_step: int
     last_step: int
+    replaces: str | None = None  # the temporary read for the last time in `first_step` whose memory this one overwrites, element by element
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ class MemoryPlan:
     def __str__(self) -> str:
         lines = [f"arena {self.arena_bytes} bytes in {len(self.shares)} shares, rows {self.row_bytes} bytes a worker"]
         lines += [
-            f"  {s.buffer}: share {s.share} at {self.offsets[s.share]}, {s.size_bytes} bytes, steps {s.first_step}..{s.last_step}" for s in self.slots
+            f"  {s.buffer}: share {s.share} at {self.offsets[s.share]}, {s.size_bytes} bytes, steps {s.first_step}..{s.last_step}"
+            + (f", replaces {s.replaces}" if s.replaces else "")
+            for s in self.slots
         ]
         lines += [f"  {name}: row at {offset}" for name, offset in self.row_offsets.items()]
         return "\n".join(lines)
@@ -50,7 +54,8 @@ def padded_bytes(b: Buffer) -> Dim:
 
 
 def plan_memory(loops: Loops) -> MemoryPlan:
-    """Greedy: a temporary takes a free share, one whose size fits best by what can be proved, else a new one."""
+    """Greedy: a sum takes its dying residual's share; any other temporary takes a free one, one whose size fits best by what can be proved,
+    else a new one."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     buffers: dict[str, Buffer] = {}
@@ -61,11 +66,19 @@ def plan_memory(loops: Loops) -> MemoryPlan:
                     buffers[b.name] = b
                     first.setdefault(b.name, step)
                     last[b.name] = step
+    residuals = {out: residual for k in loops.kernels for out, residual in _sums_in_place(k).items()}
+    share_of: dict[str, int] = {}
     shares: list[Dim] = []
     busy_until: list[int] = []
     slots: list[Slot] = []
     for name in sorted(first, key=lambda n: first[n]):
         size = padded_bytes(buffers[name])
+        residual = residuals.get(name)
+        if residual is not None and residual in first and first[residual] < last[residual] == first[name]:
+            share = share_of[name] = share_of[residual]
+            busy_until[share] = last[name]
+            slots.append(Slot(name, share, size, first[name], last[name], residual))
+            continue
         free = [i for i, until in enumerate(busy_until) if until < first[name]]
         share = next((i for i in free if shares[i] == size), None)
         if share is None:
@@ -78,6 +91,7 @@ def plan_memory(loops: Loops) -> MemoryPlan:
             busy_until.append(-1)
         shares[share] = dim_max(shares[share], size)
         busy_until[share] = last[name]
+        share_of[name] = share
         slots.append(Slot(name, share, size, first[name], last[name]))
     offsets: list[Dim] = []
     total = dim(0)
@@ -88,6 +102,17 @@ def plan_memory(loops: Loops) -> MemoryPlan:
     plan = MemoryPlan(tuple(slots), tuple(shares), tuple(offsets), total, row_offsets, row_bytes)
     verify(plan)
     return plan
+
+
+def _sums_in_place(kernel: Kernel) -> dict[str, str]:
+    """A kernel's output that may overwrite its residual, which nothing else in the kernel reads: {output: residual}."""
+    call = next(iter(kernel.stages), None)
+    buffer = residual_in_place(call) if isinstance(call, Call) else None
+    if not isinstance(call, Call) or buffer is None or buffer.kind != "temp" or call.outs[0].kind != "temp":
+        return {}
+    reads = sum(load.buffer.name == buffer.name for stage in kernel.stages for load in stage_loads(stage))
+    writes = sum(b.name == call.outs[0].name for stage in kernel.stages for b in outputs_of(stage))
+    return {call.outs[0].name: buffer.name} if reads == 1 and writes == 1 else {}
 
 
 def _place_rows(loops: Loops) -> tuple[dict[str, Dim], Dim]:
@@ -105,11 +130,13 @@ def _place_rows(loops: Loops) -> tuple[dict[str, Dim], Dim]:
 
 
 def verify(plan: MemoryPlan) -> None:
-    """1. Slots alive in the same step have different shares.  2. A share is at least as large as each of its slots.
+    """1. Slots alive in the same step have different shares, but for one that replaces another in its last step.
+    2. A share is at least as large as each of its slots.
     3. Offsets are prefix sums of the shares, so shares never overlap, and the arena ends with the last.  4. Sizes are whole lines."""
     for i, a in enumerate(plan.slots):
         for b in plan.slots[i + 1 :]:
-            if a.share == b.share and a.first_step <= b.last_step and b.first_step <= a.last_step:
+            replaces = b.replaces == a.buffer and a.last_step == b.first_step and a.size_bytes == b.size_bytes
+            if a.share == b.share and a.first_step <= b.last_step and b.first_step <= a.last_step and not replaces:
                 raise InternalError(f"memory plan, invariant 1: {a.buffer} and {b.buffer} are alive together in share {a.share}")
         if not is_at_most(a.size_bytes, plan.shares[a.share]):
             raise InternalError(f"memory plan, invariant 2: {a.buffer} needs {a.size_bytes} bytes, its share has {plan.shares[a.share]}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sealift.ir.dim import Dim, dim, product
-from sealift.ir.loop.expr import Expr, Load
+from sealift.ir.loop.expr import Buffer, Expr, Load
 from sealift.ir.loop.types import Axis, Call, Operand
 
 
@@ -91,3 +91,24 @@ def accepts(call: Call, role: str, operand: Operand) -> bool:
         case "attention", _:
             return view.strides[rank - 1] == dim(1) or view.shape[rank - 1] == dim(1)
     return is_row_major(view)
+
+
+def output_view(call: Call) -> Strided:
+    """Where the first output lies, its dimensions in the order in which the family's operands have them."""
+    out = call.outs[0]
+    shape, strides = out.shape, out.strides
+    if call.attr("channels_last", False):
+        shape, strides = (shape[0], shape[-1], *shape[1:-1]), (strides[0], strides[-1], *strides[1:-1])
+    return Strided(dim(0), shape, tuple(dim(0) if n == dim(1) else stride for n, stride in zip(shape, strides)))
+
+
+def residual_in_place(call: Call) -> Buffer | None:
+    """The buffer of a residual that may be the output's own memory: the family's sums then start from it. None where an activation lies
+    between the two, where they lie differently in memory, or where the residual is a part of its buffer."""
+    operand = call.operand("residual")
+    if operand is None or call.family not in ("gemm", "conv") or call.attr("activation", "none") != "none" or int(call.attr("groups", 1)) != 1:
+        return None
+    buffer, out, view = operand.load.buffer, call.outs[0], strided(operand)
+    if view != output_view(call) or buffer.dtype != out.dtype or buffer.numel != out.numel:
+        return None
+    return buffer
