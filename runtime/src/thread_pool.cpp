@@ -64,34 +64,56 @@ void ThreadPool::parallel_for(int32_t workers, int64_t count, int64_t grain, sea
     fn(arg, 0, count, 0);
     return;
   }
+  loop_ = {fn, arg, count, grain, static_cast<int32_t>(parts)};
+  number_ = number_ + 2 != 0 ? number_ + 2 : 2;
   // The first `chunks % parts` parts have one chunk more.
   const int64_t base = chunks / parts, extra = chunks % parts;
-  auto part_begin = [&](int64_t part) {
-    const int64_t chunk = part * base + (part < extra ? part : extra);
-    return chunk >= chunks ? count : chunk * grain;
-  };
-  pending_.store(static_cast<int32_t>(parts) - 1, std::memory_order_relaxed);
-  for (int32_t part = 1; part < parts; ++part) post(*workers_[part - 1], fn, arg, part_begin(part), part_begin(part + 1));
-  fn(arg, 0, part_begin(1), 0);
-  for (int32_t part = static_cast<int32_t>(parts) - 1; part > 0; --part) {
-    Worker &worker = *workers_[part - 1];
-    uint32_t ticket = worker.ticket.load(std::memory_order_relaxed);
-    if (worker.claim.load(std::memory_order_relaxed) == ticket && worker.claim.compare_exchange_strong(ticket, 0, std::memory_order_acquire)) {
-      fn(arg, part_begin(part), part_begin(part + 1), part);
-      pending_.fetch_sub(1, std::memory_order_relaxed);
-    }
+  const int32_t pieces = base < LEAST_CHUNKS ? 1 : PIECES;
+  pending_.store(static_cast<int32_t>(parts) * pieces, std::memory_order_relaxed);
+  for (int32_t i = 0; i < parts; ++i) {
+    const int64_t begin = i * base + (i < extra ? i : extra);
+    Part &part = part_of(i);
+    part.begin = begin, part.end = begin + base + (i < extra ? 1 : 0), part.pieces = pieces;
+    part.left.store(static_cast<uint64_t>(number_) << 32 | static_cast<uint32_t>(pieces), std::memory_order_release);
   }
+  for (int32_t i = 1; i < parts; ++i) call(*workers_[i - 1], number_);
+  run_pieces(number_, 0);
   wait_until_done();
 }
 
-void ThreadPool::post(Worker &worker, sealift_task_fn fn, void *arg, int64_t begin, int64_t end) {
-  worker.fn = fn;
-  worker.arg = arg;
-  worker.begin = begin;
-  worker.end = end;
-  uint32_t ticket = worker.ticket.load(std::memory_order_relaxed) + 1;
-  if (ticket == 0) ticket = 1;  // 0 stands for "claimed"
-  worker.claim.store(ticket, std::memory_order_release);
+ThreadPool::Part &ThreadPool::part_of(int32_t worker) { return worker == 0 ? own_ : workers_[worker - 1]->part; }
+
+// One piece of the loop with this number, if one is left of the part. Says how many parts the loop has; 0: nothing was left.
+int32_t ThreadPool::run_piece(Part &part, uint32_t number, int32_t worker) {
+  uint64_t left = part.left.load(std::memory_order_relaxed);
+  do {
+    if (left >> 32 != number || static_cast<uint32_t>(left) == 0) return 0;
+  } while (!part.left.compare_exchange_weak(left, left - 1, std::memory_order_acquire, std::memory_order_relaxed));
+  const Loop loop = loop_;
+  const int64_t chunks = part.end - part.begin, small = part.pieces == 1 ? 0 : chunks < 8 ? 1
+                                                                                          : chunks / 8;
+  const int64_t after = static_cast<int64_t>(static_cast<uint32_t>(left)) - 1;  // pieces that follow
+  const int64_t begin = after + 1 == part.pieces ? part.begin : part.end - (after + 1) * small;
+  const int64_t end = (part.end - after * small) * loop.grain;
+  loop.fn(loop.arg, begin * loop.grain, end < loop.count ? end : loop.count, worker);
+  finish_one();
+  return loop.parts;
+}
+
+// The worker's own part, then what is left of the others', the last first: nobody may have woken for it yet.
+void ThreadPool::run_pieces(uint32_t number, int32_t worker) {
+  int32_t parts = 0;
+  for (int32_t some = 1; some > 0;) {
+    some = run_piece(part_of(worker), number, worker);
+    if (some > 0) parts = some;
+  }
+  for (int32_t other = parts - 1; other >= 0; --other) {
+    while (other != worker && run_piece(part_of(other), number, worker) > 0) {
+    }
+  }
+}
+
+void ThreadPool::call(Worker &worker, uint32_t ticket) {
   worker.ticket.store(ticket, std::memory_order_seq_cst);
   if (worker.sleeping.load(std::memory_order_seq_cst) != 0) futex_wake(worker.ticket);
 }
@@ -131,10 +153,8 @@ void ThreadPool::work(Worker &self) {
       continue;
     }
     seen = ticket;
-    if (!self.claim.compare_exchange_strong(ticket, 0, std::memory_order_acquire)) continue;  // the owner was faster
-    if (self.fn == nullptr) return;
-    self.fn(self.arg, self.begin, self.end, self.index);
-    finish_one();
+    if (ticket & 1) return;
+    run_pieces(ticket, self.index);
   }
 }
 
@@ -179,7 +199,7 @@ int32_t ThreadPool::grow(int32_t workers) {
 void ThreadPool::stop() {
   while (!try_take()) sched_yield();
   in_run_.store(0, std::memory_order_relaxed);
-  for (int32_t i = 0; i < started_; ++i) post(*workers_[i], nullptr, nullptr, 0, 0);
+  for (int32_t i = 0; i < started_; ++i) call(*workers_[i], 1);
   for (int32_t i = 0; i < started_; ++i) {
     pthread_join(workers_[i]->thread, nullptr);
     free(workers_[i]);
