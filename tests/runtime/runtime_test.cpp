@@ -176,7 +176,7 @@ TEST(checks_inputs) {
   shapeless.shape = nullptr;
   EXPECT_ERROR(run_into(h.context, {shapeless}, {y.tensor}, &text), SEALIFT_ERROR_ARGUMENT, text, "no shape");
   Floats short_y({7, 3}, F32);
-  EXPECT_ERROR(run_into(h.context, {x.tensor}, {short_y.tensor}, &text), SEALIFT_ERROR_OUTPUT, text, "size 7 of dimension 0 must be batch = 8");
+  EXPECT_ERROR(run_into(h.context, {x.tensor}, {short_y.tensor}, &text), SEALIFT_ERROR_OUTPUT, text, "size 7 of dimension 0 must be 8 (batch)");
   EXPECT_ERROR(run_into(h.context, {x.tensor}, {wide.tensor}, &text), SEALIFT_ERROR_OUTPUT, text, "dtype float64");
   EXPECT_ERROR(run_into(h.context, {x.tensor}, {flat.tensor}, &text), SEALIFT_ERROR_OUTPUT, text, "1 dimensions");
   Floats repeated({8, 3}, F32, {0, 1}, 24);
