@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sealift.diag.errors import InternalError
@@ -75,24 +75,17 @@ def plan_memory(loops: Loops) -> MemoryPlan:
         size = padded_bytes(buffers[name])
         residual = residuals.get(name)
         if residual is not None and residual in first and first[residual] < last[residual] == first[name]:
-            share = share_of[name] = share_of[residual]
-            busy_until[share] = last[name]
-            slots.append(Slot(name, share, size, first[name], last[name], residual))
-            continue
-        free = [i for i, until in enumerate(busy_until) if until < first[name]]
-        share = next((i for i in free if shares[i] == size), None)
-        if share is None:
-            share = next((i for i in free if is_at_most(size, shares[i])), None)
-        if share is None:
-            share = next((i for i in free if is_at_most(shares[i], size)), None)
-        if share is None:
-            share = len(shares)
+            share = share_of[residual]
+        else:
+            residual = None
+            share = _best_share(size, shares, [i for i, until in enumerate(busy_until) if until < first[name]])
+        if share == len(shares):
             shares.append(size)
             busy_until.append(-1)
         shares[share] = dim_max(shares[share], size)
         busy_until[share] = last[name]
         share_of[name] = share
-        slots.append(Slot(name, share, size, first[name], last[name]))
+        slots.append(Slot(name, share, size, first[name], last[name], residual))
     offsets: list[Dim] = []
     total = dim(0)
     for size in shares:
@@ -102,6 +95,16 @@ def plan_memory(loops: Loops) -> MemoryPlan:
     plan = MemoryPlan(tuple(slots), tuple(shares), tuple(offsets), total, row_offsets, row_bytes)
     verify(plan)
     return plan
+
+
+def _best_share(size: Dim, shares: Sequence[Dim], free: Sequence[int]) -> int:
+    """Among the free ones, one as large, else a larger, else a smaller one, by what can be proved; len(shares): a new one."""
+    fits: tuple[Callable[[Dim], bool], ...] = (
+        lambda share: share == size,
+        lambda share: is_at_most(size, share),
+        lambda share: is_at_most(share, size),
+    )
+    return next((i for fit in fits for i in free if fit(shares[i])), len(shares))
 
 
 def _sums_in_place(kernel: Kernel) -> dict[str, str]:
