@@ -5,7 +5,9 @@
 #include <thread>
 
 #include "check.h"
+#include "context_handle.h"
 #include "digest.h"
+#include "fixture.h"
 #include "pack_layout.h"
 #include "strided_copy.h"
 #include "thread_pool.h"
@@ -194,4 +196,37 @@ TEST(strided_copies_match_the_definition) {
       CHECK(target == expected);
     }
   }
+}
+
+namespace {
+
+struct Window {
+  sealift_callback own = 0;
+  int heard = 0;
+};
+
+}  // namespace
+
+// A run of many kernels is often longer than one of the recorder's windows: were it heard only until the window ends, its last kernels would be
+// counted more rarely than its first.
+TEST(a_run_that_began_in_a_window_is_heard_to_its_end) {
+  Handle h(package("linear"));
+  Floats x({2, 4}, F32), y({2, 3}, F32);
+  fill_linear(x);
+  Window window;
+  window.own = add_callback(nullptr, [](void *user, void *, const sealift_record *) { ++static_cast<Window *>(user)->heard; }, &window, 1.0);
+  sealift_callback closer = 0;
+  const auto close = [](void *user, const sealift_record *) -> void * {
+    Window &open = *static_cast<Window *>(user);
+    if (open.own != 0) remove_callback(open.own, false);
+    open.own = 0;
+    return nullptr;
+  };
+  CHECK_EQUAL(static_cast<int>(sealift_add_callback(close, nullptr, &window, 1.0, &closer)), 0);
+  CHECK_EQUAL(static_cast<int>(run_into(h.context, {x.tensor}, {y.tensor})), 0);
+  CHECK_EQUAL(window.own, 0u);
+  CHECK_EQUAL(window.heard, 2);  // both of its kernels, though the window was closed in the first
+  CHECK_EQUAL(static_cast<int>(run_into(h.context, {x.tensor}, {y.tensor})), 0);
+  CHECK_EQUAL(window.heard, 2);  // and none of the next run
+  CHECK_EQUAL(static_cast<int>(sealift_remove_callback(closer)), 0);
 }
