@@ -1,7 +1,6 @@
 // f32 convolution over images that lie channels last (NHWC), with a fused epilogue: the interface that generated code includes.
 //
 //   out[n, h, w, c] = post_activation(activation(conv(x, w)[n, h, w, c] + bias[c]) + residual[n, h, w, c]), then the generated epilogue
-//   with accumulate: out[n, h, w, c] = activation(out[n, h, w, c] + conv(x, w)[n, h, w, c] + bias[c])
 //
 // Positions outside x count as zero and are skipped, not multiplied. A 1-d convolution has height 1, a 2-d one depth 1. A 3-d convolution is a 2-d one for
 // every slice of its kernel that meets x, summed in out. Results are bitwise the same for any number of
@@ -24,7 +23,8 @@ enum ConvLayout : int32_t {
 };
 
 // Strides are in elements, in the order n, h, w, c. The fast paths want a c stride of 1 everywhere; any other is read and written correctly.
-// out must not overlap x, w, bias or residual: partial sums live in it between blocks of input channels.
+// out must not overlap x, w, bias or residual: partial sums live in it between blocks of input channels. But a 1x1 convolution's residual may be out
+// itself, as gemm.h says, where no position lies outside x.
 struct ConvF32 {
   const float *x = nullptr;
   int64_t x_strides[4] = {0, 0, 0, 1};
@@ -37,7 +37,6 @@ struct ConvF32 {
   int64_t residual_strides[4] = {0, 0, 0, 1};
   float *out = nullptr;
   int64_t out_strides[4] = {0, 0, 0, 1};
-  bool accumulate = false; // out holds what the sums start from: a residual where it lies. Not with a residual, nor with kConvDepthwise.
   int64_t batch = 1, in_h = 1, in_w = 1, in_c = 0, out_h = 1, out_w = 1, out_c = 0;
   int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1; // pad: top and left
   int64_t groups = 1;

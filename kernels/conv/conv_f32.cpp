@@ -112,7 +112,7 @@ void make_block(Block &b, const Plan &p, const View &v, const Slice &slice, int6
   b.channel0 = index % p.channel_chunks * p.channels_each;
   b.channels = p.in_channels - b.channel0 < p.channels_each ? p.in_channels - b.channel0 : p.channels_each;
   b.b = panel + (b.tap0 * p.in_channels + b.channel0) * kPanel;
-  b.first = index == 0 && slice.first && !c.accumulate;
+  b.first = index == 0 && slice.first;
   b.last = index + 1 == p.blocks && slice.last;
   b.num_whole = 0;
   if (p.transposed || b.tap0 >= b.tap1) return;
@@ -572,7 +572,6 @@ bool run_as_gemm(sealift_frame *frame, ConvF32 c) {
   g.bias = c.bias, g.residual = c.residual, g.ldr = c.residual_strides[2];
   g.activation = c.activation, g.post_activation = c.post_activation;
   g.epilogue = c.epilogue, g.epilogue_ctx = c.epilogue_ctx;
-  g.accumulate = c.accumulate;
   const int64_t each = c.out_h * c.out_w;
   g.m = each, g.n = c.out_c, g.k = c.in_c;
   const auto follows = [&](const int64_t *strides) { return c.batch == 1 || strides[0] == each * strides[2]; };

@@ -1,7 +1,6 @@
 // f32 matrix product with a fused epilogue: the interface that generated code includes.
 //
 //   C[m, n] = post_activation(activation(A[m, k] * B[k, n] + bias[n]) + residual[m, n]), then the generated epilogue
-//   with accumulate: C[m, n] = activation(C[m, n] + A[m, k] * B[k, n] + bias[n])
 //
 // Results are bitwise the same for any number of workers: the order in which an element's products are added depends on (m, n, k), the layout of B
 // and the ISA only.
@@ -39,7 +38,11 @@ enum GemmLayout : int32_t {
 // Rows are numbered through the batch: row i of batch member (i0, i1) is ((i0 * batch[1] + i1) * m + i). c_tile is the element (row m0, column n0).
 typedef void (*GemmEpilogue)(void *ctx, float *c_tile, int64_t ldc, int64_t m0, int64_t m1, int64_t n0, int64_t n1);
 
-// C must not overlap A, B, bias or residual: partial sums of long k live in C between blocks. Strides are in elements.
+// A residual may be C itself, with the same strides, where k is at most this, there is no activation, and none but ReLU after it: then no partial sum
+// is stored. (Sums that started from the residual would be rounded to its precision at every step.)
+constexpr int64_t kGemmInPlaceDepth = 256;
+
+// Otherwise C must not overlap A, B, bias or residual: partial sums of long k live in C between blocks. Strides are in elements.
 struct GemmF32 {
   const float *a = nullptr;
   int64_t lda = 0;
@@ -53,7 +56,6 @@ struct GemmF32 {
   int64_t ldr = 0;
   float *c = nullptr;
   int64_t ldc = 0;
-  bool accumulate = false; // C holds what the sums start from: a residual where it lies. Not with a residual.
   int64_t m = 0, n = 0, k = 0;
   GemmEpilogue epilogue = nullptr; // called once per macro-tile, after everything above, while the tile is in a near cache
   void *epilogue_ctx = nullptr;

@@ -261,11 +261,13 @@ void gemv_rectangle(const GemmF32 &g, const Operands &o, int64_t m0, int64_t m1,
       } while (k0 < g.k);
     }
     float *c = o.c + m0 * g.ldc + n0;
-    if (g.accumulate) {
+    const float *bias = g.bias ? g.bias + n0 : nullptr, *residual = o.residual ? o.residual + m0 * g.ldr + n0 : nullptr;
+    if (residual == c) { // which finish() would write to before it reads it
       for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j++) out[i * kPanel + j] += c[i * g.ldc + j];
+        for (int64_t j = 0; j < columns; j++) out[i * kPanel + j] = (bias ? out[i * kPanel + j] + bias[j] : out[i * kPanel + j]) + c[i * g.ldc + j];
+      bias = residual = nullptr;
     }
-    finish(g, out, kPanel, c, rows, columns, g.bias ? g.bias + n0 : nullptr, o.residual ? o.residual + m0 * g.ldr + n0 : nullptr);
+    finish(g, out, kPanel, c, rows, columns, bias, residual);
     if (g.epilogue) g.epilogue(g.epilogue_ctx, c, g.ldc, o.first_row + m0, o.first_row + m1, n0, n0 + columns);
   }
 }
@@ -381,7 +383,7 @@ void rectangle(const GemmF32 &g, const Operands &o, int64_t m0, int64_t m1, int6
         s.p = p0 + (depth_outside ? y : x);
         s.k0 = kb * depth.each;
         s.depth = g.k - s.k0 < depth.each ? g.k - s.k0 : depth.each;
-        s.first = kb == 0 && !g.accumulate;
+        s.first = kb == 0;
         s.last = kb + 1 == depth.blocks;
         s.a = o.a + s.r0 * g.lda + s.k0;
         s.lda = g.lda;
@@ -481,7 +483,7 @@ void gemm_f32(sealift_frame *frame, const GemmF32 &gemm) {
       Block s; // field by field: the compiler clears an initialised one with a slow string instruction first
       s.r0 = 0, s.r1 = gemm.m, s.p = 0, s.k0 = 0, s.depth = gemm.k;
       s.a = gemm.a, s.lda = gemm.lda, s.b = gemm.b, s.next = nullptr;
-      s.first = !gemm.accumulate, s.last = true;
+      s.first = s.last = true;
       for (; s.p * kPanel < gemm.n; s.p++, s.b += gemm.k * kPanel) multiply_block(gemm, operands, s);
     } else {
       member_rectangle(gemm, operands, 0, gemm.m, 0, divide_up(gemm.n, kPanel), frame->scratch);

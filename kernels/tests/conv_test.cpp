@@ -124,15 +124,14 @@ void run_case(const Case &t, Random &random) {
            (long)t.stride_d, (long)t.pad_d, (long)t.dilation_d);
 
   // The residual lies in out.
-  const bool accumulate = t.residual && t.activation == kActivationNone && !t.depthwise && t.residual_order == t.out_order && random.below(2) == 0;
-  if (accumulate) {
-    c.accumulate = true, c.residual = nullptr;
-    c.activation = t.post_activation, c.post_activation = kActivationNone;
-  }
+  const bool is_product = t.kernel_d * t.kernel_h * t.kernel_w == 1 && t.pad_d == 0 && t.pad_h == 0 && t.pad_w == 0 && t.more_d == 0 && t.more_h == 0 && t.more_w == 0 && t.groups == 1 && !t.depthwise && !t.transposed;
+  const bool in_place = t.residual && is_product && t.in_c <= kGemmInPlaceDepth && t.activation == kActivationNone && t.post_activation <= kActivationRelu &&
+                        t.residual_order == t.out_order && random.below(2) == 0;
+  if (in_place) c.residual = out.data;
   const int64_t scratch_bytes = t.transposed ? conv_transpose_f32_scratch_bytes(c) : conv_f32_scratch_bytes(c);
   for (int32_t workers : {1, 2, 3, 4}) {
     for (int64_t i = 0; i < out.size(); i++) out[i] = 777.0f;
-    for (int64_t n = 0; accumulate && n < t.batch; n++)
+    for (int64_t n = 0; in_place && n < t.batch; n++)
       for (int64_t line = 0; line < c.out_d * c.out_h; line++)
         for (int64_t ow = 0; ow < c.out_w; ow++)
           for (int64_t oc = 0; oc < t.out_c; oc++) {
@@ -147,7 +146,6 @@ void run_case(const Case &t, Random &random) {
     else expect_true(memcmp(first.data, out.data, static_cast<size_t>(out.size()) * sizeof(float)) == 0, name);
   }
   c.residual = t.residual ? residual.data : nullptr; // as the definition has it
-  c.activation = t.activation, c.post_activation = t.post_activation;
   int64_t gaps = out.size();
   for (int64_t i = 0; i < out.size(); i++) gaps -= first[i] != 777.0f;
   expect_true(gaps == out.size() - t.batch * c.out_d * c.out_h * c.out_w * t.out_c, name);

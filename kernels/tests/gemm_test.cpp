@@ -70,16 +70,17 @@ void run_case(const Case &t, Random &random) {
   snprintf(name, sizeof name, "gemm m=%ld n=%ld k=%ld layout=%d act=%d post=%d bias=%d res=%d epi=%d batch=%ldx%ld pad=%ld", (long)t.m, (long)t.n, (long)t.k,
            t.layout, t.activation, t.post_activation, t.bias, t.residual, t.epilogue, (long)t.batch0, (long)t.batch1, (long)t.pad);
 
-  const bool accumulate = t.residual && t.activation == kActivationNone && random.below(2) == 0; // the residual lies in C
+  // The residual lies in C.
+  const bool in_place = t.residual && t.activation == kActivationNone && t.post_activation <= kActivationRelu && t.k <= kGemmInPlaceDepth && random.below(2) == 0;
   g.epilogue = t.epilogue ? count_and_negate : nullptr;
   const int32_t worker_counts[] = {1, 2, 3, 4, 7};
   for (int32_t workers : worker_counts) {
     for (int64_t i = 0; i < c.size(); i++) c[i] = 777.0f;
-    if (accumulate) {
-      g.accumulate = true, g.residual = nullptr;
-      g.activation = t.post_activation, g.post_activation = kActivationNone;
+    if (in_place) {
+      g.residual = c.data, g.ldr = g.ldc;
+      for (int d = 0; d < 2; d++) g.residual_batch[d] = g.c_batch[d];
       for (int64_t i = 0; i < members * t.m; i++)
-        for (int64_t j = 0; j < t.n; j++) c[i * g.ldc + j] = residual[i * g.ldr + j];
+        for (int64_t j = 0; j < t.n; j++) c[i * g.ldc + j] = residual[i * (t.n + 2 * t.pad) + j];
     }
     const int64_t stride = gemm_f32_scratch_bytes(t.m, t.n, t.k, t.layout);
     GemmF32Task task;
@@ -104,8 +105,8 @@ void run_case(const Case &t, Random &random) {
       expect_true(memcmp(first.data, c.data, static_cast<size_t>(c.size()) * sizeof(float)) == 0, name);
     }
   }
-  g.residual = t.residual ? residual.data : nullptr; // as the definition has it
-  g.activation = t.activation, g.post_activation = t.post_activation;
+  g.residual = t.residual ? residual.data : nullptr, g.ldr = t.n + 2 * t.pad; // as the definition has it
+  strides(g.residual_batch, t.m * g.ldr);
   for (int64_t member = 0; member < members; member++)
     for (int64_t i = 0; i < t.m; i++)
       for (int64_t j = 0; j < g.ldc; j++) {

@@ -33,11 +33,9 @@ def family_includes(loops: Loops) -> list[str]:
 
 @dataclass(frozen=True)
 class CallContext:
-    """pointer(buffer, layout): the C++ pointer to a buffer; a weight may be asked for in another layout. place(buffer): its address in the frame,
-    the same text for buffers that share their memory."""
+    """pointer(buffer, layout): the C++ pointer to a buffer; a weight may be asked for in another layout."""
 
     pointer: Callable[[Buffer, int], str]
-    place: Callable[[Buffer], str]
     names: Mapping[Sym, str]
 
 
@@ -89,22 +87,6 @@ def _required(call: Call, role: str) -> Strided:
     if view is None:
         raise InternalError(f"{call.family}: operand {role} cannot be read where it lies")
     return view
-
-
-def _accumulates(call: Call, context: CallContext) -> bool:
-    """Whether the memory plan puts the output where the residual lies."""
-    operand = call.operand("residual")
-    if operand is None or operand.load.buffer.kind != "temp" or call.outs[0].kind != "temp":
-        return False
-    return context.place(operand.load.buffer) == context.place(call.outs[0])
-
-
-def _add_activations(call: Call, name: str, accumulates: bool, lines: Lines) -> None:
-    if accumulates:
-        lines.add(f"{name}.accumulate = true;  // the residual lies in the output")
-    for attr in ("activation", "post_activation"):
-        if (activation := call.attr(attr, "none")) != "none":
-            lines.add(f"{name}.{'activation' if accumulates else attr} = {_ACTIVATIONS[activation]};")
 
 
 def _output_view(out: Buffer) -> Strided:
@@ -165,12 +147,12 @@ def _emit_gemm(call: Call, context: CallContext, lines: Lines, epilogue: str) ->
         lines.add(f"gemm.b = {address('b', b)}, gemm.ldb = {text(row)}, gemm.b_layout = {kind};")
     if call.operand("bias") is not None:
         lines.add(f"gemm.bias = {address('bias', _required(call, 'bias'))};")
-    target = context.pointer(call.outs[0], ROW_MAJOR)
-    accumulates = _accumulates(call, context)
-    if residual is not None and not accumulates:
+    if residual is not None:
         lines.add(f"gemm.residual = {address('residual', residual)}, gemm.ldr = {text(row_strides['residual'] or ZERO)};")
-    _add_activations(call, "gemm", accumulates, lines)
-    lines.add(f"gemm.c = {target}{offsets['c']}, gemm.ldc = {text(row_strides['c'] or ZERO)};")
+    for attr in ("activation", "post_activation"):
+        if (name := call.attr(attr, "none")) != "none":
+            lines.add(f"gemm.{attr} = {_ACTIVATIONS[name]};")
+    lines.add(f"gemm.c = {context.pointer(call.outs[0], ROW_MAJOR)}{offsets['c']}, gemm.ldc = {text(row_strides['c'] or ZERO)};")
     start = 2 - len(inner_extents)
     for i, extent in enumerate(inner_extents):
         lines.add(f"gemm.batch[{start + i}] = {text(extent)};")
@@ -328,11 +310,12 @@ def _emit_conv(call: Call, context: CallContext, lines: Lines, epilogue: str) ->
     lines.add(f"conv.w = {context.pointer(w.load.buffer, layout)};")
     if call.operand("bias") is not None:
         lines.add(f"conv.bias = {address('bias', _required(call, 'bias'))};")
-    accumulates = _accumulates(call, context)
-    if "residual" in views and not accumulates:
+    if "residual" in views:
         lines.add(f"conv.residual = {address('residual', views['residual'])};")
         lines.add(set_image("residual"))
-    _add_activations(call, "conv", accumulates, lines)
+    for attr in ("activation", "post_activation"):
+        if (name := call.attr(attr, "none")) != "none":
+            lines.add(f"conv.{attr} = {_ACTIVATIONS[name]};")
     lines.add(f"conv.out = {context.pointer(call.outs[0], ROW_MAJOR)};")
     lines.add(set_image("out"))
     if epilogue:

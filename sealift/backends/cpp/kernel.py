@@ -147,7 +147,7 @@ class _KernelEmitter:
             epilogue = self._function(position, replace(kernel, stages=kernel.stages[1:]), buffers, nest, EPILOGUE_PARAMETERS)
             places = ", ".join(self._void(b, ROW_MAJOR, False) for b in buffers)
             steps.add(f"Task<{len(buffers)}> task = {{frame, {{{places}}}}};")
-        self.source.scratch.append(emit_call(call, CallContext(pointer, self.place, self.names), steps, epilogue))
+        self.source.scratch.append(emit_call(call, CallContext(pointer, self.names), steps, epilogue))
         self.end(position, steps)
 
     def _void(self, b: Buffer, layout: int, writable: bool, groups: int = 0) -> str:

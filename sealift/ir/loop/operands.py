@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sealift.ir.dim import Dim, dim, product
+from sealift.ir.dim import Dim, dim, is_at_most, product
 from sealift.ir.loop.expr import Buffer, Expr, Load
 from sealift.ir.loop.types import Axis, Call, Operand
 
@@ -93,6 +93,17 @@ def accepts(call: Call, role: str, operand: Operand) -> bool:
     return is_row_major(view)
 
 
+def _shape(call: Call, role: str) -> tuple[Dim, ...]:
+    operand = call.operand(role)
+    return operand.shape if operand is not None else ()
+
+
+def _reads_inside(call: Call) -> bool:
+    """Whether no position of a 1x1 convolution without padding in front lies behind the image's end, where it is padded."""
+    sizes = zip(_shape(call, "x")[2:], output_view(call).shape[2:], call.attr("stride"), strict=True)
+    return all(is_at_most((out - 1) * stride, size - 1) for size, out, stride in sizes)
+
+
 def output_view(call: Call) -> Strided:
     """Where the first output lies, its dimensions in the order in which the family's operands have them."""
     out = call.outs[0]
@@ -102,11 +113,25 @@ def output_view(call: Call) -> Strided:
     return Strided(dim(0), shape, tuple(dim(0) if n == dim(1) else stride for n, stride in zip(shape, strides)))
 
 
+IN_PLACE_DEPTH = 256  # kGemmInPlaceDepth of kernels/gemm/gemm.h
+
+
 def residual_in_place(call: Call) -> Buffer | None:
-    """The buffer of a residual that may be the output's own memory: the family's sums then start from it. None where an activation lies
-    between the two, where they lie differently in memory, or where the residual is a part of its buffer."""
+    """The buffer of a residual that may be the output's own memory, as the kernels allow it: each sum is whole when the residual is added.
+    None where the sums are long, where an activation lies between, where the two lie differently in memory, or where it is a part of its
+    buffer."""
     operand = call.operand("residual")
-    if operand is None or call.family not in ("gemm", "conv") or call.attr("activation", "none") != "none" or int(call.attr("groups", 1)) != 1:
+    if operand is None or call.attr("activation", "none") != "none" or call.attr("post_activation", "none") not in ("none", "relu"):
+        return None
+    if call.family == "gemm":
+        depth = _shape(call, "a")[-1]
+    elif call.family == "conv" and not call.attr("transposed", False) and int(call.attr("groups")) == 1 and not any(call.attr("padding")):
+        depth = product(_shape(call, "w")[1:])
+        if any(taps != dim(1) for taps in _shape(call, "w")[2:]) or not _reads_inside(call):
+            return None
+    else:
+        return None
+    if not is_at_most(depth, dim(IN_PLACE_DEPTH)):
         return None
     buffer, out, view = operand.load.buffer, call.outs[0], strided(operand)
     if view != output_view(call) or buffer.dtype != out.dtype or buffer.numel != out.numel:
