@@ -93,16 +93,17 @@ Control &control() {
   return *one;
 }
 
+void end_window(Control &c) {
+  if (c.window_on) unlisten(WINDOW_SLOT + c.window);
+  c.window_on = false;
+}
+
 void start_window(Control &c, double probability, uint64_t weight, int32_t flags) {
+  end_window(c);  // a slot that is left for the other while it listens would listen for ever
   c.window ^= 1;
   c.window_probability = probability;
   c.window_on = listen(WINDOW_SLOT + c.window, {probability, weight, c.scopes, c.options.shapes, 0, flags});
   c.window_begin_ns = clock_ns(CLOCK_MONOTONIC);
-}
-
-void end_window(Control &c) {
-  if (c.window_on) unlisten(WINDOW_SLOT + c.window);
-  c.window_on = false;
 }
 
 void start_burst(Control &c, uint64_t weight, int32_t flags) {
@@ -144,7 +145,7 @@ Cost cost_since(const Control &c, const Meter &before, const Meter &now) {
   const bool by_cpu = all.total() / cpu > worst.total() / wall;
   const Cost &chosen = by_cpu ? all : worst;
   const double time = by_cpu ? cpu : wall;
-  return {chosen.samples / time, chosen.fixed / time, chosen.bursts / time, chosen.traced / time, (worst.samples + worst.fixed) / wall};
+  return {chosen.samples / time, chosen.fixed / time, chosen.bursts / time, chosen.traced / time};
 }
 
 Meter read_meter() {
@@ -255,7 +256,7 @@ void *thread_main(void *) {
   while (c.running && !c.is_exiting) {
     if (!run_period(c, lock)) continue;
     const Cost cost = measure(c);
-    c.schedule->lasted(c.period_ns, std::max(c.period_on_ns / 4, c.period_on_ns - cost.slowed * c.period_ns));
+    c.schedule->lasted(c.period_ns, c.period_on_ns);
     if (c.schedule->adapt(cost)) follow_schedule(c);
   }
   return nullptr;

@@ -63,8 +63,12 @@ Period Schedule::draw(Random &random) {
   Period period;
   if (has_windows()) {
     const double length = std::min(period_, std::max(0.0, duty_cycle_ * (period_ + owed_ns_))), begin = random.uniform() * period_, end = begin + length;
-    period.window[0] = {begin, std::min(end, period_)};
-    if (end > period_) period.window[1] = {0, end - period_};
+    if (length >= period_) {  // one, not two that touch
+      period.window[0] = {0, period_};
+    } else {
+      period.window[0] = {begin, std::min(end, period_)};
+      if (end > period_) period.window[1] = {0, end - period_};
+    }
   }
   // A burst lies within its period, with this probability in each. Operator by operator, there is none before it is known what it would cost.
   burst_share_ = 0;

@@ -37,7 +37,6 @@ struct Cost {
   double fixed;    // grows with the duty cycle alone: operators that are passed over, backward nodes
   double bursts;
   double traced = 0;  // a trace on demand: told, and not held against the rest
-  double slowed = 0;  // of the wall time, by which samples and fixed costs slowed the thread that had the most
   double total() const { return samples + fixed + bursts + traced; }
 };
 
@@ -46,8 +45,7 @@ class Schedule {
   explicit Schedule(const sealift_recorder_options &options);
 
   Period draw(Random &random);
-  // A period lasted that long, and its windows were on for so long, less what recording took in them: threads wake late, and a program that is
-  // slower inside windows would otherwise be seen to do less than it does. The next windows make up for it.
+  // A period lasted that long, and its windows were on for so long: threads wake late. The next windows make up for it.
   void lasted(double period_ns, double on_ns);
   double period_ns() const { return period_; }
   // From now on. The period that runs is over: windows of another duty cycle must be drawn anew.
