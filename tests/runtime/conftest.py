@@ -5,6 +5,7 @@ SEALIFT_RUNTIME_BUILD names a finished build folder to test instead (as `make` d
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -28,9 +29,12 @@ def build() -> Path:
         ["cmake", "-S", str(REPOSITORY / "runtime"), "-B", str(folder), *generator, "-DSEALIFT_RUNTIME_TESTS=ON"],
         ["cmake", "--build", str(folder), "--parallel", str(os.cpu_count() or 1)],
     ]
-    for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-8000:]}{done.stderr[-8000:]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:  # several workers: one builds, the others wait and find everything made
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for command in commands:
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-8000:]}{done.stderr[-8000:]}"
     return folder
 
 
