@@ -89,7 +89,7 @@ void Schedule::lasted(double period_ns, double on_ns) {
   owed_ns_ = has_windows() ? std::min(MOST_OWED_NS, std::max(-MOST_OWED_NS, owed_ns_ + period_ns - on_ns / duty_cycle_)) : 0;
 }
 
-// The probability at which recording costs this share of what it costs at 1. Between a third and 1 it would cost more than at 1.
+// The probability at which recording costs this share of what it costs at 1. Between 1 / (RARE_FACTOR - 1) and 1 it would cost more than at 1.
 static double probability_of(double share) {
   if (share >= 1) return 1;
   const double a = RARE_FACTOR - 1, b = RARE_FACTOR;  // p (b - a p) = share
