@@ -450,7 +450,7 @@ def page(rounds: int, seconds: float, turns_s: float) -> str:
         "",
         "*Steps in a window*: blocks of steps with the recorder as it is inside a window, against blocks with nobody listening, in turn; a window takes",
         "the share of the time that the recorder had come to, as do bursts: the table of goals has the sum. *Own account*: the events",
-        "counted, times what each was measured to cost on this machine (a loop over the hooks, times 3.6 for cold caches, and up to 6.5 times that for one among operators that are not recorded); the budget is kept by it.",
+        "counted, times what each was measured to cost on this machine (a loop over the hooks, times 2.2 for cold caches, and up to 9 times that for one among operators that are not recorded); the budget is kept by it.",
         "Where the machine is so busy that the pairs' interval is wider than a quarter of the goal, the account decides.",
         "",
         f"## The mean of the top ten operators after {seconds:.0f} s",

@@ -50,8 +50,8 @@ constexpr double KERNEL_SAMPLE_NS = 120, KERNEL_PASSED_NS = 1.5;
 // Of a source that did not measure itself.
 constexpr sealift_source_costs TORCH_COSTS = {250, 10, 150};
 // A loop over one operator finds everything in the cache; a program does not. Training a small network with every operator recorded took 15 to 19 %
-// longer, 0.95 us each (docs/observe-overhead.md), two to four times what the loop says; among operators that are not recorded, see rarity().
-constexpr double COLD_FACTOR = 3.6;
+// longer, 0.95 us each (docs/observe-overhead.md), twice what the loop says or more; among operators that are not recorded, see rarity().
+constexpr double COLD_FACTOR = 2.2;
 
 uint64_t clock_ns(clockid_t clock) {
   timespec now;

@@ -28,7 +28,7 @@ struct Period {
 
 // What recording one operator costs among operators that are not recorded, over what it costs where all are: nothing of its path is in the caches,
 // and PyTorch draws anew for each. Training a small network with p = 0.02 took 7 us longer for each, with p = 0.1 3.7 us, with p = 1 0.95 us.
-inline constexpr double RARE_FACTOR = 6.5;
+inline constexpr double RARE_FACTOR = 9;
 inline double rarity(double probability) { return RARE_FACTOR - (RARE_FACTOR - 1) * probability; }
 
 // What a period cost, as shares of the running time.
