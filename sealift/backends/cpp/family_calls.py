@@ -11,7 +11,7 @@ from sealift.diag.errors import InternalError
 from sealift.ir.dim import ONE, ZERO, Dim, Sym, dim, product
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Buffer
-from sealift.ir.loop.operands import Strided, accepts, collapsed_stride, strided
+from sealift.ir.loop.operands import Strided, accepts, collapsed_stride, output_view, strided
 from sealift.ir.loop.types import Call, Loops, Operand
 
 ROW_MAJOR, PANEL32, PANEL32_T, CONV_PANEL32, CONV_DEPTHWISE, CONV_TRANSPOSE_PANEL32 = 0, 1, 2, 3, 4, 5  # contracts/sealift_model.h: sealift_layout
@@ -89,12 +89,8 @@ def _required(call: Call, role: str) -> Strided:
     return view
 
 
-def _output_view(out: Buffer) -> Strided:
-    return Strided(dim(0), out.shape, out.strides)
-
-
 def _emit_gemm(call: Call, context: CallContext, lines: Lines, epilogue: str) -> str:
-    a, b, c = _required(call, "a"), _required(call, "b"), _output_view(call.outs[0])
+    a, b, c = _required(call, "a"), _required(call, "b"), output_view(call)
     residual = strided(residual_operand) if (residual_operand := call.operand("residual")) is not None else None
     b_operand, a_operand = call.operand("b"), call.operand("a")
     assert b_operand is not None and a_operand is not None
@@ -204,7 +200,7 @@ def _at(pointer: str, offset: Dim, context: CallContext) -> str:
 
 
 def _emit_attention(call: Call, context: CallContext, lines: Lines) -> str:
-    q, k, v, out = _required(call, "q"), _required(call, "k"), _required(call, "v"), _output_view(call.outs[0])
+    q, k, v, out = _required(call, "q"), _required(call, "k"), _required(call, "v"), output_view(call)
 
     def text(d: Dim) -> str:
         return size_text(d, context.names)
@@ -256,9 +252,7 @@ class _Extent:
 
 def _emit_conv(call: Call, context: CallContext, lines: Lines, epilogue: str) -> str:
     """The struct is filled in twice: here with its pointers, and as far as sizes go for the scratch that it needs."""
-    x, out = _required(call, "x"), _output_view(call.outs[0])
-    if call.attr("channels_last", False):
-        out = Strided(out.offset, *((d[0], d[-1], *d[1:-1]) for d in (out.shape, out.strides)))
+    x, out = _required(call, "x"), output_view(call)
     w = call.operand("w")
     assert w is not None
     groups, transposed = int(call.attr("groups")), bool(call.attr("transposed", False))
@@ -369,7 +363,7 @@ _CELLS = {"lstm": "kCellLstm", "gru": "kCellGru", "tanh": "kCellTanh", "relu": "
 def _emit_recurrent(call: Call, context: CallContext, lines: Lines) -> str:
     cell, batch_first = str(call.attr("cell")), bool(call.attr("batch_first"))
     outs = dict(zip(("out", "hn", "cn", "raw") if cell == "lstm" else ("out", "hn"), call.outs))
-    h0, out = _required(call, "h0"), _output_view(outs["out"])
+    h0, out = _required(call, "h0"), Strided(ZERO, outs["out"].shape, outs["out"].strides)
 
     def text(d: Dim) -> str:
         return size_text(d, context.names)

@@ -106,11 +106,10 @@ def _reads_inside(call: Call) -> bool:
 
 def output_view(call: Call) -> Strided:
     """Where the first output lies, its dimensions in the order in which the family's operands have them."""
-    out = call.outs[0]
-    shape, strides = out.shape, out.strides
+    shape, strides = call.outs[0].shape, call.outs[0].strides
     if call.attr("channels_last", False):
         shape, strides = (shape[0], shape[-1], *shape[1:-1]), (strides[0], strides[-1], *strides[1:-1])
-    return Strided(dim(0), shape, tuple(dim(0) if n == dim(1) else stride for n, stride in zip(shape, strides)))
+    return Strided(dim(0), shape, strides)
 
 
 IN_PLACE_DEPTH = 256  # kGemmInPlaceDepth of kernels/gemm/gemm.h
@@ -133,7 +132,8 @@ def residual_in_place(call: Call) -> Buffer | None:
         return None
     if not is_at_most(depth, dim(IN_PLACE_DEPTH)):
         return None
-    buffer, out, view = operand.load.buffer, call.outs[0], strided(operand)
-    if view != output_view(call) or buffer.dtype != out.dtype or buffer.numel != out.numel:
+    buffer, out, view = operand.load.buffer, call.outs[0], output_view(call)
+    strides = tuple(dim(0) if size == dim(1) else stride for size, stride in zip(view.shape, view.strides))  # as strided() gives them
+    if strided(operand) != Strided(view.offset, view.shape, strides) or buffer.dtype != out.dtype or buffer.numel != out.numel:
         return None
     return buffer
