@@ -80,7 +80,6 @@ struct Control {
   uint64_t changes = 0;  // of the rates: a period that was drawn before one is over
   double window_probability = 1;
   uint64_t window_begin_ns = 0;
-  double period_ns = 0, period_on_ns = 0;  // of the last whole period
   Meter before;
   Random random;
   pthread_t thread = {};
@@ -244,8 +243,7 @@ bool run_period(Control &c, std::unique_lock<std::mutex> &lock) {
     }
   }
   if (!sleep_until(c, begin + static_cast<uint64_t>(schedule.period_ns()), lock)) return false;
-  c.period_ns = static_cast<double>(clock_ns(CLOCK_MONOTONIC) - begin);
-  c.period_on_ns = static_cast<double>(on_ns);
+  schedule.lasted(static_cast<double>(clock_ns(CLOCK_MONOTONIC) - begin), static_cast<double>(on_ns));
   return true;
 }
 
@@ -256,7 +254,6 @@ void *thread_main(void *) {
   while (c.running && !c.is_exiting) {
     if (!run_period(c, lock)) continue;
     const Cost cost = measure(c);
-    c.schedule->lasted(c.period_ns, c.period_on_ns);
     if (c.schedule->adapt(cost)) follow_schedule(c);
   }
   return nullptr;
