@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "gil.h"
 #include "model.h"
 #include "tensors.h"
 
@@ -103,9 +104,8 @@ class Lease {
       if (model_.state_users++ == 0) {
         model_.state_lock.lock();
       } else {
-        Py_BEGIN_ALLOW_THREADS;
+        const Unlocked unlocked;
         model_.state_lock.lock();
-        Py_END_ALLOW_THREADS;
       }
       locked_ = true;
     }
@@ -134,7 +134,7 @@ sealift_status run_timed(Model &model, int64_t bytes, Work work) {
   PyThreadState *state = release ? PyEval_SaveThread() : nullptr;
   const sealift_status status = work();
   const double took = now_ns() - start; /* before the wait for the GIL */
-  if (state) PyEval_RestoreThread(state);
+  if (state) take_gil(state);
   model.run_ns = took;
   model.run_bytes = bytes;
   return status;

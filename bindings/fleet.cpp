@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "gil.h"
 #include "otlp.h"
 #include "runs.h"
 
@@ -34,7 +35,7 @@ nb::object read_message(const otlp::SeriesIds &ids, const nb::bytes &body, size_
   const char *error;
   {
     const std::string_view message(body.c_str() + start, end - start);
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     error = otlp::read_points(message, now_ns, ids, &found);
   }
   if (error) throw nb::value_error(error);
@@ -70,7 +71,7 @@ nb::tuple add_runs(const Array<int64_t> &first, const Array<int64_t> &offsets, c
   runs::Merged merged;
   bool is_done = false;
   {
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     const runs::Runs rows = checked(first, offsets, counts, low, high);
     if (bounds.size()) is_done = runs::add_up(rows, order.data(), order.size(), bounds.data(), bounds.size() - 1, &merged);
   }
@@ -83,7 +84,7 @@ nb::bytes weigh_runs(const Array<int64_t> &first, const Array<int64_t> &offsets,
   if (!made) throw nb::python_error();
   nb::bytes sums = nb::steal<nb::bytes>(made);
   {
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     const runs::Runs rows = checked(first, offsets, counts, low, low + static_cast<int64_t>(weight.size()) - 1);
     runs::weigh(rows, weight.data(), low, reinterpret_cast<double *>(PyBytes_AS_STRING(made)));
   }

@@ -8,6 +8,7 @@
 
 #include "crc32c.h"
 #include "fleet.h"
+#include "gil.h"
 #include "model.h"
 #include "observe.h"
 #include "peak.h"
@@ -98,7 +99,7 @@ void load_constants(Model &m, const nb::sequence &names, const nb::sequence &val
   char message[1024];
   sealift_status status;
   {
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     status = sealift_load_constants(m.handle, static_cast<int32_t>(count), fqns.data(), tensors.data(), message, sizeof message);
   }
   if (status != SEALIFT_OK) raise(status, message);
@@ -152,7 +153,7 @@ Handle *opened(sealift_status (*open)(const char *, const sealift_open_options *
   char message[4096];
   sealift_status status;
   {
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     status = open(path, &options, &handle, message, sizeof message);
   }
   if (status != SEALIFT_OK) raise(status, message);
@@ -208,6 +209,7 @@ Context::~Context() {
 }
 
 NB_MODULE(_runtime, m) {
+  prepare_for_the_end();
   if (!init_numpy()) throw nb::python_error();
   nb::set_leak_warnings(false); /* a model that lives until the process ends is no leak */
 
@@ -263,7 +265,7 @@ NB_MODULE(_runtime, m) {
         if (status != SEALIFT_OK) raise(status, message);
         return new Context(self.model, self.owner, copy); }, nb::rv_policy::take_ownership);
 
-  m.def("peak_flops_per_s", peak_flops_per_s, nb::arg("seconds"), nb::call_guard<nb::gil_scoped_release>());
+  m.def("peak_flops_per_s", peak_flops_per_s, nb::arg("seconds"), nb::call_guard<Unlocked>());
   nb::class_<Package>(m, "Package")
       .def(
           "__init__",
@@ -298,7 +300,7 @@ NB_MODULE(_runtime, m) {
           Py_buffer view;
           if (PyObject_GetBuffer(data.ptr(), &view, PyBUF_SIMPLE) < 0) throw nb::python_error();
           {
-            nb::gil_scoped_release released;
+            const Unlocked unlocked;
             crc = crc32c(view.buf, static_cast<size_t>(view.len), crc);
           }
           PyBuffer_Release(&view);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gil.h"
 #include "model.h"
 #include "sealift_observe.h"
 #include "trace_json.h"
@@ -32,7 +33,7 @@ class Interpreter {
   Interpreter() {
     on_their_way.fetch_add(1, std::memory_order_seq_cst);
     if (python_is_alive.load(std::memory_order_seq_cst)) {
-      state_ = PyGILState_Ensure();
+      state_ = ensure_gil();
       is_ours_ = true;
     }
   }
@@ -54,7 +55,7 @@ bool end_callbacks(double seconds) {
   python_is_alive.store(false, std::memory_order_seq_cst);
   sealift_set_info_provider(nullptr);
   sealift_set_api_usage_handler(nullptr, nullptr);
-  nb::gil_scoped_release released;
+  const Unlocked unlocked;
   const timespec pause{0, 1000000};
   bool any = false;
   for (int i = 0; on_their_way.load(std::memory_order_seq_cst) != 0; ++i) {
@@ -306,7 +307,7 @@ uint64_t add_observer(nb::handle enter, nb::handle exit, nb::handle failed, doub
   char message[512];
   sealift_status status;
   {
-    nb::gil_scoped_release released;  // whoever holds the registry may be waiting for a callback, which waits for the GIL
+    const Unlocked unlocked;  // whoever holds the registry may be waiting for a callback, which waits for the GIL
     status = sealift_observer_add(&observer, &id, message, sizeof message);
   }
   if (status == SEALIFT_OK) return id;
@@ -316,7 +317,7 @@ uint64_t add_observer(nb::handle enter, nb::handle exit, nb::handle failed, doub
 }
 
 int remove_observer(uint64_t id) {
-  nb::gil_scoped_release released;
+  const Unlocked unlocked;
   return sealift_observer_remove(id);
 }
 
@@ -327,7 +328,7 @@ void unlocked(Call call) {  // raises what it returns as an error
   char message[512];
   sealift_status status;
   {
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     status = call(message, sizeof message);
   }
   if (status == SEALIFT_OK) return;
@@ -365,7 +366,7 @@ void begin_trace(uint64_t max_calls) {
 nb::tuple end_trace() {
   uint64_t calls = 0, lost = 0;
   {
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     calls = sealift_recorder_trace_end(&lost);
   }
   return nb::make_tuple(calls, lost);
@@ -374,7 +375,7 @@ nb::tuple end_trace() {
 nb::bytes traced(uint64_t first, uint64_t count, int64_t pid, uint64_t base_ns) {
   std::string text;
   {
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     text = trace_json(first, count, pid, base_ns);
   }
   return nb::bytes(text.data(), text.size());
@@ -383,7 +384,7 @@ nb::bytes traced(uint64_t first, uint64_t count, int64_t pid, uint64_t base_ns) 
 nb::dict recorder_state() {
   sealift_recorder_state state;
   {
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     sealift_recorder_get_state(&state);
   }
   nb::dict out;
@@ -540,11 +541,11 @@ void bind_observe(nb::module_ &m) {
   m.def("start_recorder", start_recorder, nb::arg("probability"), nb::arg("duty_cycle"), nb::arg("budget"), nb::arg("burst_duty_cycle"), nb::arg("host_probability"),
         nb::arg("scopes"), nb::arg("shapes"), nb::arg("labels"), nb::arg("max_series"), nb::arg("every"));
   m.def("stop_recorder", [] {
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     sealift_recorder_stop();
   });
   m.def("recorder_step", [] {
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     sealift_recorder_step();
   });
   m.def("adjust_recorder", adjust_recorder, nb::arg("probability"), nb::arg("duty_cycle"), nb::arg("budget"), nb::arg("burst_duty_cycle"), nb::arg("host_probability"),
@@ -553,7 +554,7 @@ void bind_observe(nb::module_ &m) {
   m.def("end_trace", end_trace);
   m.def("trace_json", traced, nb::arg("first"), nb::arg("count"), nb::arg("pid"), nb::arg("base_ns"));
   m.def("free_trace", [] {
-    nb::gil_scoped_release released;
+    const Unlocked unlocked;
     sealift_recorder_trace_free();
   });
   m.def("recorder_state", recorder_state);

@@ -82,6 +82,7 @@ class Exporter:
         self._before: Snapshot | None = None
         self._tick_lock = threading.Lock()
         self._stop = threading.Event()
+        self._ticker: threading.Thread | None = None
         self._running = False
 
     def start(self) -> Exporter:
@@ -90,7 +91,8 @@ class Exporter:
             lane.start()
         self._running = True
         if self._take_snapshot is not None:
-            threading.Thread(target=self._run, name="sealift-export", daemon=True).start()
+            self._ticker = threading.Thread(target=self._run, name="sealift-export", daemon=True)
+            self._ticker.start()
         return self
 
     @property
@@ -128,9 +130,11 @@ class Exporter:
         self._closed = True
         self._stop.set()
         _exporters.discard(self)
+        end = time.monotonic() + (self._delivery.exit_deadline_s if deadline_s is None else deadline_s)
+        if self._ticker is not None and self._ticker is not threading.current_thread():
+            self._ticker.join(max(0.0, end - time.monotonic()))  # what it has taken it still has to queue
         if final_tick:
             self.tick()
-        end = time.monotonic() + (self._delivery.exit_deadline_s if deadline_s is None else deadline_s)
         for lane in self._lanes:
             lane.begin_close(end)
         for lane in self._lanes:
