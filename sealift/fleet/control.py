@@ -2,9 +2,9 @@
 
 The header `Sealift-Control: {"budget": 0.01, "duty": 0.5, "hosts": 0.1, "records": 1}` comes with every answer to /v1/metrics. `budget` is the share
 of its time that the process may spend, which its recorder holds by itself; `duty` scales the share of windows where that is not enough (the fleet
-sends too much, or a process measures more than it may). `hosts`: this share of the processes records at any time, chosen at random anew for each
-epoch, and `records` says whether this one is chosen. Each sample is weighed by 1 / (probability * duty * hosts); the weights reach the store as
-count and samples. A relay between drops the header, and the agent stays with what it was started with."""
+sends too much, or a process goes on measuring more than it may). `hosts`: this share of the processes records at any time, chosen at random anew
+for each epoch, and `records` says whether this one is chosen. Each sample is weighed by 1 / (probability * duty * hosts); the weights reach the
+store as count and samples. A relay between drops the header, and the agent stays with what it was started with."""
 
 from __future__ import annotations
 
@@ -60,6 +60,8 @@ class Trace:
 @dataclass
 class _Agent:
     duty: float = 1.0
+    budget: float = -1.0  # that it was told last, and when it was told first
+    told: float = 0.0
     heard: float = 0.0
     epoch: int = -1
     records: bool = True
@@ -72,6 +74,7 @@ class Controller:
     trace_limit: int = 8  # traces kept in memory, and
     trace_bytes: int = 64 << 20  # the largest, compressed
     gone_s: float = 120.0  # a process that reported nothing for so long is taken for gone
+    settle_s: float = 5.0  # that a recorder has to come down to a budget by itself; what it reports before is of the budget before
     chance: Callable[[], float] = random.SystemRandom().random
 
     def __post_init__(self) -> None:
@@ -89,7 +92,9 @@ class Controller:
                 self._agents.clear()
             agent = self._agents.setdefault(instance, _Agent())
             agent.heard = now
-            if overhead is not None and overhead > 0:
+            if agent.budget != self.budget.overhead:
+                agent.budget, agent.told = self.budget.overhead, now
+            elif overhead is not None and overhead > 0 and now - agent.told > self.settle_s:
                 wanted = agent.duty * self.budget.overhead / overhead
                 # Half the way at each step: one window's overhead is a noisy number.
                 agent.duty = min(1.0, max(self.budget.duty_min, (agent.duty + wanted) / 2))

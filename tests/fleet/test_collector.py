@@ -292,6 +292,19 @@ def test_orders_bring_the_overhead_to_its_budget() -> None:
     assert sum(500 * d for d in duty.values()) / 10 == pytest.approx(100.0, rel=0.3)
 
 
+def test_what_a_process_measured_before_it_was_told_is_not_held_against_it() -> None:
+    """Its recorder comes down to a budget by itself: windows are taken from it only where it goes on measuring more."""
+    clock = [0.0]
+    controller = Controller(Budget(overhead=0.01), clock=lambda: clock[0], settle_s=5.0)
+    duties = []
+    for clock[0] in (0.0, 2.0, 4.0, 6.0):
+        duties.append(controller.orders("a", 0.1, 1).duty)
+    assert duties[:3] == [1.0, 1.0, 1.0] and duties[3] < 1
+    controller.budget = Budget(overhead=0.001)
+    clock[0] = 7.0
+    assert controller.orders("a", 0.01, 1).duty == duties[3]
+
+
 def test_the_watch_tells_its_webhook_once(store: EmbeddedStore, serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.fleet.test_rules import alarm
 
