@@ -436,21 +436,21 @@ def page(rounds: int, seconds: float, turns_s: float) -> str:
         *operator_table(compiled),
         "",
         "## Whole models at the default settings",
-        "`observe.start()`: windows that take a quarter of the time at most, as many of their operators as the budget of 0.3 % allows (a quarter at most), bursts for self time.",
+        "`observe.start()`: windows that record every operator and take as much of the time as the budget of 0.3 % allows, a sixteenth at most; bursts for self time.",
         "",
-        "| | step | p in windows | steps in a window | all operators (bursts) | own account | samples in the first second | in the whole run |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | step | p in windows | windows | steps in a window | all operators (bursts) | own account | samples in the first second | in the whole run |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         windows, bursts = (f"{d.median:+.2%} ({d.low:+.2%} to {d.high:+.2%})" for d in (row.windows, row.bursts))
         lines.append(
-            f"| {row.name} | {row.step_ms:.2f} ms | {row.probability:.3g} | {windows} | {bursts} | {row.own_account:.3%} | {row.first_second} | {row.samples} |"
+            f"| {row.name} | {row.step_ms:.2f} ms | {row.probability:.3g} | {row.duty_cycle:.2%} | {windows} | {bursts} | {row.own_account:.3%} | {row.first_second} | {row.samples} |"
         )
     lines += [
         "",
         "*Steps in a window*: blocks of steps with the recorder as it is inside a window, against blocks with nobody listening, in turn; a window takes",
         "the share of the time that the recorder had come to, as do bursts: the table of goals has the sum. *Own account*: the events",
-        "counted, times what each was measured to cost on this machine (a loop over the hooks, times 2.2 for cold caches, and up to 9 times that for one among operators that are not recorded); the budget is kept by it.",
+        "counted, times what each was measured to cost on this machine (a loop over the hooks, times 2.2 for cold caches, and up to 10 times that for one among operators that are not recorded; or 1.8 times what the hooks took by their own clocks, if that is more); the budget is kept by it.",
         "Where the machine is so busy that the pairs' interval is wider than a quarter of the goal, the account decides.",
         "",
         f"## The mean of the top ten operators after {seconds:.0f} s",

@@ -144,8 +144,8 @@ typedef enum sealift_every {
   SEALIFT_EVERY_STEP = 2      /* whole steps between calls of sealift_recorder_step, drawn with sampling_probability */
 } sealift_every;
 
-/* 0.25, 0.25, 0.003, 0.005, 1, 0, 0, NULL, 0, EVERY_OPERATOR: all that the budget allows, of a quarter of the operators in a quarter of the
- * time at most: more at once, and recording what is inside an operator would slow the operator itself. */
+/* 1, 0.0625, 0.003, 0.005, 1, 0, 0, NULL, 0, EVERY_OPERATOR: every operator in short windows, as long as the budget allows, a sixteenth of the time
+ * at most. An operator that is recorded among others costs a fraction of one that is recorded alone. */
 SEALIFT_API void sealift_recorder_options_init(sealift_recorder_options *options);
 /* Empties the counts and begins. SEALIFT_ERROR_BUSY: it is running. */
 SEALIFT_API sealift_status sealift_recorder_start(const sealift_recorder_options *options, char *err, size_t err_len);
@@ -272,6 +272,7 @@ typedef struct sealift_sample {
   uint64_t self_ns;                     /* bursts: dur_ns less that of the operators inside; UINT64_MAX: not known */
   int32_t flags;                        /* 0: forgotten, for a source that measures itself */
   uint64_t inner_ns;                    /* of dur_ns: what observing took inside, of operators within this one; a series' times are without it */
+  uint64_t spent_ns;                    /* what recording took on this thread since its last sample, as measured; 0: the source's costs tell */
 } sealift_sample;
 
 /* What a source measured its hooks to cost. */

@@ -84,6 +84,7 @@ struct Thread {
   int depth = 0;
   uint64_t last_id = 0;
   Frame frames[MAX_DEPTH];
+  uint64_t untold_ns = 0;                   // of the next two, the recorder's part since its last sample
   uint64_t observing_ns = 0, torch_ns = 0;  // what hooks took on this thread, as measured, and what PyTorch took to call them, as estimated
   bool is_calibrating = false;              // no other slot sees this thread
 };
@@ -189,13 +190,17 @@ bool has_meta_input(const at::RecordFunction &function) {
   return false;
 }
 
-// A hook ran from `entered_ns` to `left_ns`.
-void note_observing(Thread &self, uint64_t entered_ns, uint64_t left_ns) {
+constexpr uint64_t MOST_HOOK_NS = 5000;  // what takes longer was interrupted: another program had the processor
+
+// A hook ran from `entered_ns` to `left_ns`. Returns what it cost this program in all.
+uint64_t note_observing(Thread &self, uint64_t entered_ns, uint64_t left_ns) {
   const uint64_t own_ns = left_ns - entered_ns;
   self.observing_ns += own_ns;
   // Each event has two hooks. Where ours are slow, their caches being cold, PyTorch's part is; not where a user's callback is.
   const double scale = 2 * static_cast<double>(own_ns) / hook_costs.own_ns.load(std::memory_order_relaxed);
-  self.torch_ns += static_cast<uint64_t>(std::min(scale, 4.0) / 2 * hook_costs.rest_ns.load(std::memory_order_relaxed));
+  const auto torch_ns = static_cast<uint64_t>(std::min(scale, 4.0) / 2 * hook_costs.rest_ns.load(std::memory_order_relaxed));
+  self.torch_ns += torch_ns;
+  return std::min(own_ns, MOST_HOOK_NS) + torch_ns;
 }
 
 // Of the operator's time, what hooks took inside it.
@@ -226,7 +231,7 @@ std::unique_ptr<at::ObserverContext> begin_sample(const at::RecordFunction &func
   }
   context->owner = &self;
   context->start_ns = now_ns();
-  note_observing(self, entered_ns, context->start_ns);
+  self.untold_ns += note_observing(self, entered_ns, context->start_ns);
   context->observed_before_ns = self.observing_ns;
   context->torch_before_ns = self.torch_ns;
   return context;
@@ -249,9 +254,10 @@ void end_sample(const at::RecordFunction &function, const Context &context, cons
   uint64_t self_ns = UINT64_MAX;
   if ((context.how.sample_flags & SEALIFT_SAMPLE_SELF) != 0) self_ns = end_frame(context, slot, self, dur_ns - inner_ns);
   const sealift_sample sample{function.name(), nullptr, context.has_shapes ? context.shapes : nullptr, SEALIFT_SOURCE_TORCH, static_cast<int32_t>(function.scope()),
-                              context.start_ns, dur_ns, context.how.weight, context.info, self_ns, context.how.sample_flags, inner_ns};
+                              context.start_ns, dur_ns, context.how.weight, context.info, self_ns, context.how.sample_flags, inner_ns, self.untold_ns};
+  self.untold_ns = 0;
   host->record(&sample);
-  note_observing(self, end_ns, now_ns());
+  self.untold_ns += note_observing(self, end_ns, now_ns());
 }
 
 // ---- the observers' events -------------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ void end_sampled_kernel(void *user, void *, const sealift_record *record) {
   sealift_info *info = current_info();
   // Kernels do not nest: all of their time is their own.
   record_kernel({record->kernel->name, nullptr, nullptr, SEALIFT_SOURCE_KERNEL, SEALIFT_SCOPE_KERNEL, record->start_ns, record->dur_ns, ear.how.weight,
-                 info, record->dur_ns, ear.how.sample_flags, 0},
+                 info, record->dur_ns, ear.how.sample_flags, 0, 0},
                 key_of(*record), *record->kernel);
   sealift_info_release(info);
 }

@@ -61,6 +61,7 @@ void put(Table &table, uint32_t series, const sealift_sample &sample) {
     add<SHARED>(table.bursts, 1);
   } else {
     add<SHARED>(sample.source == SEALIFT_SOURCE_KERNEL ? table.kernel_samples : table.torch_samples, 1);
+    add<SHARED>(table.spent_ns, sample.spent_ns);
   }
   if (sample.source == SEALIFT_SOURCE_TORCH && strncmp(sample.name, NODE, sizeof NODE - 1) == 0) add<SHARED>(table.nodes, 1);
 }
@@ -138,7 +139,7 @@ bool recorder_is_open() { return is_open.load(std::memory_order_relaxed); }
 Work work_of_table(int index) {
   const Table &table = table_at(index);
   return {table.torch_samples.load(std::memory_order_relaxed), table.kernel_samples.load(std::memory_order_relaxed),
-          table.bursts.load(std::memory_order_relaxed), table.nodes.load(std::memory_order_relaxed), table.traced.load(std::memory_order_relaxed)};
+          table.bursts.load(std::memory_order_relaxed), table.nodes.load(std::memory_order_relaxed), table.traced.load(std::memory_order_relaxed), table.spent_ns.load(std::memory_order_relaxed)};
 }
 
 void recorder_after_fork() {

@@ -24,6 +24,7 @@ uint64_t overflowed_samples();
 // What one table's threads had to do since the start.
 struct Work {
   uint64_t torch_samples, kernel_samples, burst_samples, nodes, traced;
+  uint64_t spent_ns;  // of samples in windows, as the source measured
 };
 Work work_of_table(int index);
 

@@ -11,7 +11,7 @@ Schedule::Schedule(const sealift_recorder_options &options) {
   choose_bursts(most_burst_duty_cycle_);
   const bool grows = budget_ > 0 && every_ == SEALIFT_EVERY_OPERATOR;
   if (grows) period_ = FIRST_PERIOD_NS;
-  choose(grows ? std::min(most_probability_, FIRST_PROBABILITY) : most_probability_, most_duty_cycle_);
+  choose(most_probability_, grows ? std::min(most_duty_cycle_, FIRST_DUTY_CYCLE) : most_duty_cycle_);
 }
 
 void Schedule::limit(const sealift_recorder_options &options) {
@@ -26,7 +26,7 @@ void Schedule::limit(const sealift_recorder_options &options) {
 }
 
 void Schedule::change(const sealift_recorder_options &options) {
-  const double probability_now = probability(), budget_before = budget_;
+  const double budget_before = budget_;
   limit(options);
   if (budget_ <= 0 || every_ != SEALIFT_EVERY_OPERATOR) {
     choose_bursts(most_burst_duty_cycle_);
@@ -36,16 +36,19 @@ void Schedule::change(const sealift_recorder_options &options) {
   // Less at once, in proportion; more from period to period, as adapt() sees that it may.
   const double less = budget_before > 0 ? std::min(1.0, budget_ / budget_before) : 1;
   choose_bursts(std::min(most_burst_duty_cycle_, std::max(burst_duty_cycle_ * less, most_burst_duty_cycle_ / 1000)));
-  choose(std::min(most_probability_, std::max(LEAST_PROBABILITY, budget_before > 0 ? probability_now * less : FIRST_PROBABILITY)), std::min(most_duty_cycle_, duty_cycle_));
+  choose(most_probability_, std::min(most_duty_cycle_, std::max(LEAST_DUTY_CYCLE, budget_before > 0 ? duty_cycle_ * less : FIRST_DUTY_CYCLE)));
 }
 
-// Weights are whole numbers, so the probability is moved to the nearest that gives one, and the duty cycle where that would be above 1.
+// Weights are whole numbers, so the probability is moved to the nearest that gives one, and the duty cycle where that would be above 1. A
+// probability of 1 stays: drawing with nearly 1 would cost what drawing costs.
 void Schedule::choose(double probability, double duty_cycle) {
   weight_ = std::max<uint64_t>(1, static_cast<uint64_t>(1 / (probability * duty_cycle * host_) + 0.5));
-  duty_cycle_ = std::max(duty_cycle, 1 / (host_ * static_cast<double>(weight_)));
+  const double whole = 1 / (host_ * static_cast<double>(weight_));  // the duty cycle at which all are recorded
+  duty_cycle_ = probability >= 1 ? whole : std::max(duty_cycle, whole);
   if (duty_cycle_ > 1) {  // a host probability that is no 1 / n: the next larger weight, of a smaller probability
     ++weight_;
-    duty_cycle_ = std::max(duty_cycle, 1 / (host_ * static_cast<double>(weight_)));
+    const double next = 1 / (host_ * static_cast<double>(weight_));
+    duty_cycle_ = probability >= 1 ? next : std::max(duty_cycle, next);
   }
 }
 
@@ -84,16 +87,16 @@ Period Schedule::draw(Random &random) {
 
 // Each moment of the next period is as likely to be inside as any other, whatever its window's length, which the past alone determines: so nothing
 // is biased. In the long run windows stand for exactly the time that passed, however late they begin and end.
-void Schedule::lasted(double period_ns, double on_ns) {
+void Schedule::lasted(double period_ns, double on_ns, double recording_ns) {
   constexpr double MOST_OWED_NS = 60e9;  // after a suspended machine, no minute of windows alone
-  owed_ns_ = has_windows() ? std::min(MOST_OWED_NS, std::max(-MOST_OWED_NS, owed_ns_ + period_ns - on_ns / duty_cycle_)) : 0;
+  owed_ns_ = has_windows() ? std::min(MOST_OWED_NS, std::max(-MOST_OWED_NS, owed_ns_ + (period_ns - recording_ns) - (on_ns - recording_ns) / duty_cycle_)) : 0;
 }
 
-// The probability at which recording costs this share of what it costs at 1. Between 1 / (RARE_FACTOR - 1) and 1 it would cost more than at 1.
+// The probability at which recording costs this share of what it costs at 1: p * rarity(p) = share.
 static double probability_of(double share) {
   if (share >= 1) return 1;
-  const double a = RARE_FACTOR - 1, b = RARE_FACTOR;  // p (b - a p) = share
-  return (b - sqrt(b * b - 4 * a * share)) / (2 * a);
+  const double a = 1 - RARE_FACTOR * RARE_PROBABILITY, b = RARE_PROBABILITY * (1 + RARE_FACTOR) - share;
+  return (sqrt(b * b + 4 * a * share * RARE_PROBABILITY) - b) / (2 * a);
 }
 
 bool Schedule::adapt(const Cost &cost) {
@@ -101,11 +104,11 @@ bool Schedule::adapt(const Cost &cost) {
   period_ = std::min(PERIOD_NS, period_ * 2.5);
   const double duty_before = duty_cycle_, burst_before = burst_duty_cycle_;
   const auto weight_before = static_cast<double>(weight_);
-  // A tenth of the budget is kept back for what a measured cost misses; bursts get a quarter of the rest, fixed costs half.
+  // A tenth of the budget is kept back for what a measured cost misses; bursts get a quarter of the rest.
   const double budget = budget_ * 0.9, for_bursts = every_ == SEALIFT_EVERY_OPERATOR ? budget / 4 : budget;
   // What recording every operator would cost: by what windows saw, or a burst itself. Bursts are rare, so they cannot wait for their own evidence.
   const auto smooth = [](double &known, double now) { known = known < 0 ? now : 0.75 * known + 0.25 * now; };
-  const double probability_now = 1 / (duty_before * host_ * weight_before);
+  const double probability_now = probability();
   smooth(whole_samples_, cost.samples / (probability_now * rarity(probability_now) * duty_before));
   smooth(whole_fixed_, cost.fixed / duty_before);
   const double seen = every_ == SEALIFT_EVERY_OPERATOR ? whole_samples_ : burst_share_ > 0 ? cost.bursts / burst_share_
@@ -116,17 +119,15 @@ bool Schedule::adapt(const Cost &cost) {
     choose_bursts(std::min(most_burst_duty_cycle_, std::max(std::min(allowed, burst_before * 4), most_burst_duty_cycle_ / 1000)));
   }
   if (every_ == SEALIFT_EVERY_OPERATOR) {
-    double duty = duty_before;
-    const double fixed_now = whole_fixed_ * duty_before;
-    if (most_duty_cycle_ < 1 || fixed_now > budget / 2) {
-      const double scale = fixed_now > 0 ? budget / 2 / fixed_now : 4;
-      duty = std::min(most_duty_cycle_, std::max(duty * std::min(scale, 4.0), LEAST_DUTY_CYCLE));
-    }
-    const double fixed = whole_fixed_ * duty;
-    const double left = std::max(budget * 0.1, budget - fixed - std::min(full_ * burst_duty_cycle_, budget / 4));
-    const double whole = whole_samples_ * duty;
-    const double allowed = whole > 0 ? probability_of(left / whole) : 4 * probability_now;
-    choose(std::min(most_probability_, std::max(LEAST_PROBABILITY, std::min(allowed, 4 * probability_now))), duty);
+    // Shorter windows before rarer samples, which cost more each.
+    const double left = budget - std::min(full_ * burst_duty_cycle_, budget / 4);
+    const double whole = whole_samples_ * most_probability_ * rarity(most_probability_) + whole_fixed_;
+    const double wanted = whole > 0 ? left / whole : 1;
+    const double duty = std::min(most_duty_cycle_, std::max(std::min(wanted, 4 * duty_before), LEAST_DUTY_CYCLE));
+    double probability = most_probability_;
+    if (wanted < LEAST_DUTY_CYCLE && whole_samples_ > 0)
+      probability = std::min(probability, std::max(LEAST_PROBABILITY, probability_of(std::max(budget * 0.1, left - whole_fixed_ * duty) / (whole_samples_ * duty))));
+    choose(probability, duty);
   }
   const auto differs = [](double now, double before) { return now > before * 1.2 || now < before * 0.8; };
   return differs(static_cast<double>(weight_), weight_before) || differs(duty_cycle_, duty_before) || differs(burst_duty_cycle_, burst_before);

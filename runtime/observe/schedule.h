@@ -14,7 +14,7 @@ inline constexpr double PERIOD_NS = 250e6, FIRST_PERIOD_NS = 20e6;
 // Of a burst: longer than a step of most services. At the default duty cycle there is one in ten seconds.
 inline constexpr double BURST_NS = 50e6;
 inline constexpr double LEAST_PROBABILITY = 1e-5, LEAST_DUTY_CYCLE = 1e-3;
-inline constexpr double FIRST_PROBABILITY = 0.01;  // with a budget, until the first period has shown how many operators there are
+inline constexpr double FIRST_DUTY_CYCLE = 0.01;  // with a budget, until the first period has shown how many operators there are
 
 // Parts of one period in ns since its beginning; empty ones have begin == end. A window that would pass the end goes on at the beginning, so
 // that each moment is as likely to be inside as any other.
@@ -27,9 +27,10 @@ struct Period {
 };
 
 // What recording one operator costs among operators that are not recorded, over what it costs where all are: nothing of its path is in the caches,
-// and PyTorch draws anew for each. Training a small network with p = 0.02 took 7 us longer for each, with p = 0.1 3.7 us, with p = 1 0.95 us.
-inline constexpr double RARE_FACTOR = 9;
-inline double rarity(double probability) { return RARE_FACTOR - (RARE_FACTOR - 1) * probability; }
+// and PyTorch draws anew for each. Training a small network, each took 1.4 us with p = 1, twice that with p = 0.25, four times with p = 0.1, eight
+// times with p = 0.02. So a budget buys most samples in short windows that record all.
+inline constexpr double RARE_FACTOR = 10, RARE_PROBABILITY = 0.05;
+inline double rarity(double probability) { return 1 + RARE_FACTOR * RARE_PROBABILITY * (1 - probability) / (RARE_PROBABILITY + probability); }
 
 // What a period cost, as shares of the running time.
 struct Cost {
@@ -46,7 +47,8 @@ class Schedule {
 
   Period draw(Random &random);
   // A period lasted that long, and its windows were on for so long: threads wake late. The next windows make up for it.
-  void lasted(double period_ns, double on_ns);
+  // Of both, recording took `recording_ns`: a program that is slowed down does less of its work in a window, which must be the longer for it.
+  void lasted(double period_ns, double on_ns, double recording_ns = 0);
   double period_ns() const { return period_; }
   // From now on. The period that runs is over: windows of another duty cycle must be drawn anew.
   void change(const sealift_recorder_options &options);
@@ -56,7 +58,10 @@ class Schedule {
   bool has_windows() const { return every_ == SEALIFT_EVERY_OPERATOR && duty_cycle_ < 1; }
   bool has_bursts() const { return burst_duty_cycle_ > 0; }
   bool needs_clock() const { return budget_ > 0 || has_windows() || has_bursts(); }
-  double probability() const { return 1 / (duty_cycle_ * host_ * static_cast<double>(weight_)); }  // within a window
+  double probability() const {  // within a window; exactly 1, whatever the rounding, where all are recorded
+    const double probability = 1 / (duty_cycle_ * host_ * static_cast<double>(weight_));
+    return probability > 1 - 1e-9 ? 1 : probability;
+  }
   double duty_cycle() const { return duty_cycle_; }
   double burst_duty_cycle() const { return burst_duty_cycle_; }
   uint64_t weight() const { return weight_; }  // of an event: 1 / (probability * duty cycle * host probability), exactly

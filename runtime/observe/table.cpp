@@ -92,7 +92,7 @@ bool clear_tables(int max_series) {
       madvise(static_cast<void *>(table.cells), cells_bytes(before), MADV_DONTNEED);
     }
     for (auto &word : table.touched) word.store(0, std::memory_order_relaxed);
-    for (Counter *counter : {&table.kernel_samples, &table.torch_samples, &table.bursts, &table.nodes, &table.traced}) counter->store(0, std::memory_order_relaxed);
+    for (Counter *counter : {&table.kernel_samples, &table.torch_samples, &table.bursts, &table.nodes, &table.traced, &table.spent_ns}) counter->store(0, std::memory_order_relaxed);
   }
   series_capacity = max_series;
   return true;

@@ -26,9 +26,9 @@ struct Table {
   std::atomic<uint32_t> owned{0};
   std::atomic<uint32_t> busy{0};  // its owner is inside record()
   bool is_shared = false;
-  Counter kernel_samples{0}, torch_samples{0}, bursts{0}, nodes{0}, traced{0};  // for the overhead: weighted by nothing
-  std::atomic<uint64_t> touched[MAX_SERIES_LIMIT / 64] = {};                    // which cells hold something
-  Cell *cells = nullptr;                                                        // [max_series], zero pages until they are written
+  Counter kernel_samples{0}, torch_samples{0}, bursts{0}, nodes{0}, traced{0}, spent_ns{0};  // for the overhead: weighted by nothing
+  std::atomic<uint64_t> touched[MAX_SERIES_LIMIT / 64] = {};                                 // which cells hold something
+  Cell *cells = nullptr;                                                                     // [max_series], zero pages until they are written
 };
 
 // The calling thread's, taken now if it has none; NULL without memory.

@@ -23,8 +23,8 @@ _is_held = False  # by SEALIFT_OBSERVE
 
 
 def start(
-    sampling_prob: float = 0.25,
-    duty_cycle: float = 0.25,
+    sampling_prob: float | None = None,
+    duty_cycle: float | None = None,
     needs_inputs: bool = False,
     budget: float = 0.003,
     *,
@@ -37,9 +37,11 @@ def start(
 ) -> None:
     """Begins to record, with empty counts; costs about nothing until operators run.
 
-    sampling_prob: of each operator inside a window; with a budget, at most: it begins at 0.01 and grows as far as it may within a second.
-    Close to 1, recording what is inside an operator slows the operator itself; most of that is taken out of its time again.
-    duty_cycle: the share of the time that windows take, at random places. 1: always.
+    sampling_prob: of each operator inside a window; None: 1, and 0.25 of steps. An operator recorded among others costs an eighth of one recorded
+    alone, so short windows that record all tell more, for the same cost, than long ones that record a few. What recording takes inside an
+    operator is taken out of its time, as measured.
+    duty_cycle: the share of the time that windows take, at random places; with a budget, at most: it begins at 0.01 and grows as far as it may
+    within a second. None: 0.0625, and 0.25 for bursts. 1: always.
     needs_inputs: the inputs' shapes tell series apart.
     budget: the share of running time that recording may cost, by its own measure; sampling backs off to keep it. 0: no limit.
     every: "operator" draws operators one by one; "burst" records all operators in windows, which gives self times; "step" records whole steps
@@ -59,6 +61,10 @@ def start(
         return
     install_torch_when_imported()
     keys = ",".join([labels] if isinstance(labels, str) else labels)
+    if sampling_prob is None:
+        sampling_prob = 0.25 if every == "step" else 1.0
+    if duty_cycle is None:
+        duty_cycle = 0.25 if every == "burst" else 0.0625
     shares = (float(sampling_prob), float(duty_cycle), float(budget), float(burst_duty_cycle), float(host_probability))
     _runtime.start_recorder(*shares, scope_mask(scopes), bool(needs_inputs), keys, int(max_series), _EVERY.index(every))
 

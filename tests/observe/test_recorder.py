@@ -161,7 +161,7 @@ def test_budget_backs_off() -> None:
     while time.monotonic() < until:
         library.sealift_torch_bridge_time_adds(1000)
     sampling = observe.stop().sampling
-    assert sampling.probability < 0.2
+    assert sampling.probability == 1 and sampling.duty_cycle < 0.2  # shorter windows rather than rarer samples, which cost more each
     assert 0 < sampling.overhead < 0.03
 
 
