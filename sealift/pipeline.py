@@ -171,7 +171,7 @@ def build(emitted: Emitted, print_times: bool = False) -> bytes:
 
 def fold_constants(imported: Imported) -> Imported:
     """What can be computed before any input is known; the weights travel beside the graph."""
-    from sealift.frontend.exported import Weight
+    from sealift.frontend.weights import Weight
 
     floats = {fqn: w.array for fqn, w in imported.weights.items() if w.dtype is DType.F32}
     folded = fold_batch_norm(imported.graph, floats)

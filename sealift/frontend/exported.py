@@ -11,72 +11,36 @@ from __future__ import annotations
 import logging
 import operator
 import re
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
 import sympy
 import torch
-from numpy.typing import NDArray
 from torch import fx
 from torch.export import ExportedProgram
 from torch.export import graph_signature as gs
-from torch.utils import _pytree as pytree
 
 from sealift.diag.errors import CompileError, joined
 from sealift.diag.loc import Loc
-from sealift.frontend.functionalize import Functional, functionalize
+from sealift.frontend.decompose import CONTROL, IDENTITIES, IMPLIED, Program, calls, control_row, decompose
 from sealift.frontend.locations import user_loc
 from sealift.frontend.recurrent_shapes import recurrent_shapes
+from sealift.frontend.signature import input_names, output_names, structure_text
 from sealift.frontend.sizes import SIZE_BY_VALUES, Sizes, UnsupportedSize, collect_sizes, help_for_guards, unmet_guards
-from sealift.ir.dim import Dim, Sym, dim
+from sealift.frontend.weights import Weight, dense_order, storage_key, weight_of
+from sealift.ir.dim import Dim, Sym
 from sealift.ir.dtype import DType, dtype_from_torch_name
 from sealift.ir.graph.types import Arg, Constant, Graph, InputUpdate, Node, OpDef, State, TensorType, Value
 
-IDENTITIES = frozenset({"aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default", "aten.lift_fresh.default"})
-IMPLIED = frozenset(  # checks of what types and ranges already say
-    {
-        "aten._assert_tensor_metadata.default",
-        "aten.sym_constrain_range.default",
-        "aten.sym_constrain_range_for_size.default",
-        "aten._assert_scalar.default",
-    }
-)
 PLACEMENT = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})  # no part of a tensor's value
 EXPAND = "aten.expand.default"
 SCALAR_TENSOR = "aten.scalar_tensor.default"  # makes a number that the model returns out of a size
-CONTROL = {  # branches and loops: which arguments are graphs
-    "higher_order.cond": ("pred", "true_graph", "false_graph", "operands"),
-    "higher_order.while_loop": ("cond_graph", "body_graph", "carried_inputs", "additional_inputs"),
-}
 EXTREMES = tuple(f"aten.{n}." for n in ("amax", "amin", "aminmax", "argmax", "argmin", "max", "min", "median", "mode", "kthvalue"))
-HANDING_THROUGH = frozenset(  # composites that may return an argument itself: kept whole, torch would not see a later write to it in them
-    f"aten.{n}"
-    for n in (
-        "dropout.default",
-        "type_as.default",
-        "conj_physical.default",
-        "meshgrid.default",
-        "meshgrid.indexing",
-        "unsafe_chunk.default",
-        "pad.default",
-    )
-)
 SQUEEZES = frozenset({"aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims"})
 _LOG = logging.getLogger(__name__)
-Program: TypeAlias = ExportedProgram | Functional
 MAX_PLACES = 8  # lines of the user's that one missing operator lists
-
-
-@dataclass(frozen=True)
-class Weight:
-    """A parameter, buffer or lifted constant, row-major. bf16 is held as its uint16 bits."""
-
-    dtype: DType
-    array: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -123,108 +87,6 @@ def from_export(ep: ExportedProgram, name: str, ops: Mapping[str, OpDef]) -> Imp
     the CPU. All that apply, in one.
     """
     return _Importer(ep, decompose(ep, ops), name, ops).run()
-
-
-def decompose(ep: ExportedProgram, ops: Mapping[str, OpDef]) -> Program:
-    """To core ATen, but for operators that have a row. What then lacks a row goes on through the rest of torch's decompositions if all
-    of it ends in rows; else it stays, so that errors speak of core ATen and not of what it is made of. A program that is made of rows
-    already, and whose writes are plain, is not traced again: that costs seconds and changes no value."""
-    program = functionalize(ep) if _has_mutation(ep) else ep
-    if program is not None and not _missing(program, ops) and not _has_mutation(program):
-        return program
-    table = torch.export.default_decompositions()
-    for name in ops if not _has_mutation(ep) else set(ops) - HANDING_THROUGH:
-        overload = _overload(name)
-        if overload is not None and overload in table:
-            del table[overload]
-    core = _run(ep, table)
-    hopeless: set[Any] = set()
-    for _ in range(4):  # a round gives up on at least one operator, or is the last
-        wanted = {t for t in _missing(core, ops) if t in torch._decomp.decomposition_table and t not in hopeless}
-        if not wanted:
-            return core
-        result, further = core, dict(_decompositions(wanted))
-        for _ in range(4):
-            try:
-                result = _run(result, further)
-            except AssertionError as error:  # a decomposition of torch's that writes in place, which its own tracer refuses
-                _LOG.debug("torch cannot decompose %s: %s", ", ".join(sorted(map(str, wanted))), error)
-                return core
-            deeper = {t for t in _missing(result, ops) if t in torch._decomp.decomposition_table and t not in further and t not in hopeless}
-            if not deeper:
-                break
-            further |= _decompositions(deeper)
-        left = {n.name: n for n in _calls(result) if n.target in _missing(result, ops) and n.target not in hopeless}
-        if not left:
-            return result
-        origins = {n.name: n.target for n in _calls(core)}
-        blamed = {origins[o] for n in left.values() for o in _origins(n) if o in origins and origins[o] in wanted}
-        hopeless |= blamed or wanted
-    return core
-
-
-def _run(ep: ExportedProgram, table: Any) -> ExportedProgram:
-    with warnings.catch_warnings(), recurrent_shapes():
-        warnings.simplefilter("ignore", FutureWarning)  # torch's own use of its pytrees
-        result: ExportedProgram = ep.run_decompositions(table)
-    return result
-
-
-def _decompositions(targets: Iterable[Any]) -> dict[Any, Any]:
-    return {t: torch._decomp.decomposition_table[t] for t in targets}
-
-
-def _has_mutation(ep: Program) -> bool:
-    """Whether an operator writes to its arguments, or is none of ATen's, so that functionalisation is needed."""
-    calls = (n for n in _calls(ep) if not _is_size_arithmetic(n) and _control(n) is None)
-    return any(not isinstance(n.target, torch._ops.OpOverload) or n.target._schema.is_mutable for n in calls)
-
-
-def _control(node: fx.Node) -> str | None:
-    """The row of a branch or a loop."""
-    name = f"higher_order.{getattr(node.target, '__name__', '')}"
-    return name if isinstance(node.target, torch._ops.HigherOrderOperator) and name in CONTROL else None
-
-
-def _is_size_arithmetic(node: fx.Node) -> bool:
-    return not isinstance(node.target, torch._ops.OpOverload) and getattr(node.target, "__module__", "") in (
-        "_operator",
-        "operator",
-        "math",
-        "builtins",
-    )
-
-
-def _missing(ep: Program, ops: Mapping[str, OpDef]) -> set[Any]:
-    return {n.target for n in _calls(ep) if isinstance(n.target, torch._ops.OpOverload) and not _is_known(str(n.target), ops)}
-
-
-def _origins(node: fx.Node) -> list[str]:
-    """Names of the nodes that this one was made from, over all rounds of decomposition."""
-    names: list[str] = []
-    pending = list(node.meta.get("from_node") or [])
-    while pending:
-        source = pending.pop()
-        names.append(source.name)
-        pending.extend(source.from_node or [])
-    return names
-
-
-def _calls(ep: Program) -> Iterable[fx.Node]:
-    """Of the program and of the graphs that it branches to and loops over."""
-    graphs = [m.graph for m in ep.graph_module.modules() if isinstance(m, fx.GraphModule)]
-    return (n for graph in graphs for n in graph.nodes if n.op == "call_function")
-
-
-def _is_known(target: str, ops: Mapping[str, OpDef]) -> bool:
-    return target in ops or target in IDENTITIES or target in IMPLIED or target.startswith("aten.sym_")
-
-
-def _overload(name: str) -> Any:
-    namespace, _, rest = name.partition(".")
-    packet, _, overload = rest.rpartition(".")
-    found = getattr(getattr(torch.ops, namespace), packet, None)
-    return getattr(found, overload, None) if found is not None else None
 
 
 # ---- import --------------------------------------------------------------------------------------------------------------------
@@ -337,7 +199,7 @@ class _Importer:
 
     def exclude_squeezed_ones(self) -> None:
         """A dimension that squeeze() may drop is never 1: ranks are fixed, and a kept dimension would be a silent difference to eager."""
-        for node in _calls(self.ep):
+        for node in calls(self.ep):
             if _target_name(node) not in SQUEEZES:
                 continue
             shape = _first(node).meta["val"].shape
@@ -356,7 +218,7 @@ class _Importer:
 
     def exclude_empty_reductions(self) -> None:
         """The largest of no numbers does not exist: eager raises, and a kernel would read a place that is not there."""
-        for node in _calls(self.ep):
+        for node in calls(self.ep):
             if not _target_name(node).startswith(EXTREMES) or not isinstance(node.args[0], fx.Node):
                 continue
             shape = getattr(_first(node).meta.get("val"), "shape", ())
@@ -413,7 +275,7 @@ class _Importer:
             tensor = self.ep.state_dict.get(spec.target)
             if tensor is None:
                 tensor = self.ep.constants[spec.target]
-            key = _storage_key(tensor)
+            key = storage_key(tensor)
             if key is not None and spec.target not in mutated and key in canonical:
                 first = canonical[key]
                 self.values[node.name] = first.value
@@ -513,7 +375,7 @@ class _Importer:
         if name in IDENTITIES:
             self.values[node.name] = self.values.get(_first(node).name)
             return
-        control = _control(node)
+        control = control_row(node)
         if control is not None and control in self.ops:
             self.control(self.ops[control], node, value)
             return
@@ -729,34 +591,6 @@ _STATE_UPDATES = frozenset(k for k in (gs.OutputKind.BUFFER_MUTATION, getattr(gs
 _LOST = object()  # stands for a value whose definition was refused
 
 
-def structure_text(spec: Any, verb: str) -> str:
-    """A call's structure as PyTorch writes it; E-EXPORT-003 for a type that has no written form."""
-    if spec is None:
-        return ""
-    try:
-        text: str = pytree.treespec_dumps(spec)
-    except NotImplementedError as error:
-        nameless = _nameless_namedtuple(spec)
-        if nameless is None:
-            how = "register the type with torch.utils._pytree, with a serialized_type_name"
-        else:
-            name = f"{nameless.__module__}.{nameless.__qualname__}"
-            how = f'name it before exporting: torch.utils._pytree._register_namedtuple({nameless.__name__}, serialized_type_name="{name}")'
-        raise CompileError(
-            f"the model {verb} a structure that has no written form: {error}",
-            code="E-EXPORT-003",
-            help=f"use tuples, lists and dicts: `return tuple(x.max(-1))`; or {how}",
-        ) from error
-    return text
-
-
-def _nameless_namedtuple(spec: Any) -> type | None:
-    """The first namedtuple of a structure that torch has no name for."""
-    if spec.type is pytree.namedtuple and spec.context not in pytree.SUPPORTED_SERIALIZED_TYPES:
-        return spec.context if isinstance(spec.context, type) else None
-    return next((found for child in spec.children() for found in [_nameless_namedtuple(child)] if found is not None), None)
-
-
 _HELP_MISSING = "docs/operators.md lists what has a row; `sealift ops --missing script.py:function` (or a saved exported program) what yours lacks"
 _RANDOM = "sealift draws no random numbers: pass them to the model as an input; a model that only trains with them is exported after .eval()"
 _PACKED = "packed sequences: give the padded batch and a mask, without pack_padded_sequence"
@@ -766,10 +600,7 @@ _WAYS_OUT = {  # for operators whose lack has a reason, by how their names begin
     **{f"aten.{name}": _RANDOM for name in ("rand", "bernoulli", "normal", "multinomial", "poisson", "exponential", "uniform", "native_dropout")},
     "aten._local_scalar_dense": _HELP_ITEM,
     "aten.as_strided": "what strides reach depends on memory that sealift does not have: use view, slices, unfold or expand",
-    **{
-        f"aten.{name}.data": "packed sequences: give the padded batch and a mask, without pack_padded_sequence"
-        for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
-    },
+    **{f"aten.{name}.data": _PACKED for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
 }
 
 
@@ -822,80 +653,3 @@ def _same(raw: Any, default: Any) -> bool:
     if type(raw) is not type(default) or not isinstance(raw, (bool, int, float, str, type(None))):
         return False
     return repr(raw) == repr(default)  # tells -0.0 from 0.0
-
-
-# ---- layouts, weights, names ---------------------------------------------------------------------------------------------------
-
-
-def dense_order(shape: tuple[Dim, ...], strides: tuple[Dim, ...]) -> tuple[int, ...] | None:
-    """Dimensions from outermost to innermost if the strides are those of a dense permutation; None if that is row-major, or if they
-    are not. A dimension of size 1 may have any stride."""
-    one = dim(1)
-    remaining = list(range(len(shape)))
-    inner_first: list[int] = []
-    expected = one
-    while remaining:
-        found = [d for d in remaining if strides[d] == expected] or [d for d in remaining if shape[d] == one]
-        if not found:
-            return None
-        here = found[-1]
-        remaining.remove(here)
-        inner_first.append(here)
-        expected = expected * shape[here]
-    order = tuple(reversed(inner_first))
-    moved = [d for d in order if shape[d] != one]
-    return None if moved == sorted(moved) else order
-
-
-def _storage_key(tensor: torch.Tensor) -> Any:
-    """Equal for tensors that are the same memory seen the same way; None for an empty one, which shares nothing."""
-    if tensor.numel() == 0:
-        return None
-    return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
-
-
-def weight_of(tensor: torch.Tensor) -> Weight:
-    dtype = dtype_from_torch_name(str(tensor.dtype))
-    assert dtype is not None
-    data = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    if dtype is DType.BF16:
-        return Weight(dtype, data.view(torch.int16).numpy().view(np.uint16))
-    return Weight(dtype, data.numpy())
-
-
-def _path_text(path: Sequence[Any]) -> list[str]:
-    return [str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in path]
-
-
-def _leaf_paths(spec: Any) -> list[list[str]]:
-    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
-    return [_path_text(path) for path, _ in pytree.tree_flatten_with_path(tree)[0]]
-
-
-def input_names(ep: Program, fallback: list[str]) -> list[str]:
-    """The forward's parameter for each leaf, with the way into it: "x", "batch.ids", "pair.0"."""
-    spec = ep.call_spec.in_spec
-    entry = ep.module_call_graph[0] if ep.module_call_graph else None
-    parameters = list(getattr(entry.signature, "forward_arg_names", None) or []) if entry is not None and entry.signature is not None else []
-    if spec is None or spec.num_leaves != len(fallback):
-        return fallback
-    names: list[str] = []
-    for path, other in zip(_leaf_paths(spec), fallback, strict=True):
-        head, rest = path[0], path[1:]
-        if head == "0":
-            position = int(rest[0])
-            first = parameters[position] if position < len(parameters) else (other if len(rest) == 1 else other.partition("_")[0])
-            names.append(".".join([first, *rest[1:]]))
-        else:
-            names.append(".".join(rest))
-    return names if len(set(names)) == len(names) else fallback
-
-
-def output_names(ep: Program, count: int) -> tuple[str, ...]:
-    """A dict's keys ("logits", "hidden.0"); "output" for a single tensor, "output.0", "output.1" for a tuple."""
-    spec = ep.call_spec.out_spec
-    if spec is None or spec.num_leaves != count:
-        return tuple(f"output.{k}" for k in range(count)) if count != 1 else ("output",)
-    # collections.namedtuple, the type of every namedtuple, is a function
-    keyed = isinstance(spec.type, type) and not issubclass(spec.type, (tuple, list))
-    return tuple(".".join(path if keyed and path else ["output", *path]) for path in _leaf_paths(spec))

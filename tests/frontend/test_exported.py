@@ -13,7 +13,7 @@ from torch.export import Dim, export
 
 from sealift.diag.errors import CompileError
 from sealift.frontend import Imported, export_module, from_export
-from sealift.frontend.exported import dense_order
+from sealift.frontend.weights import dense_order
 from sealift.ir.dim import UNBOUNDED, dim, sym
 from sealift.ir.dtype import DType
 from sealift.ir.graph.interpret import interpret
