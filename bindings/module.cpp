@@ -263,7 +263,12 @@ NB_MODULE(_runtime, m) {
         char message[1024];
         const sealift_status status = sealift_context_clone(self.handle, &copy, message, sizeof message);
         if (status != SEALIFT_OK) raise(status, message);
-        return new Context(self.model, self.owner, copy); }, nb::rv_policy::take_ownership);
+        return new Context(self.model, self.owner, copy); }, nb::rv_policy::take_ownership)
+      .def("__reduce_ex__", [](const Context &, nb::handle) {
+        raise_code("E-ARG-001", "a context is memory of this process: it cannot be pickled or copied; help: clone() copies its state, and a process of "
+                                "its own loads the model itself");
+        throw nb::python_error();
+      });
 
   m.def("peak_flops_per_s", peak_flops_per_s, nb::arg("seconds"), nb::call_guard<Unlocked>());
   nb::class_<Package>(m, "Package")

@@ -208,10 +208,12 @@ def test_outputs_outlive_the_model(package: Path) -> None:
     np.testing.assert_array_equal(y, z.numpy())
 
 
-def test_a_model_is_not_pickled(model: sealift.Model) -> None:
+def test_neither_a_model_nor_a_context_is_pickled(model: sealift.Model) -> None:
     for copied in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(errors.ArgumentError, match="send its path"):
             copied(model)
+        with pytest.raises(errors.ArgumentError, match=r"clone\(\) copies its state"):
+            copied(model.context())
 
 
 def test_num_threads_is_a_whole_number(package: Path) -> None:
