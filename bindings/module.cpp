@@ -267,8 +267,7 @@ NB_MODULE(_runtime, m) {
       .def("__reduce_ex__", [](const Context &, nb::handle) {
         raise_code("E-ARG-001", "a context is memory of this process: it cannot be pickled or copied; help: clone() copies its state, and a process of "
                                 "its own loads the model itself");
-        throw nb::python_error();
-      });
+        throw nb::python_error(); });
 
   m.def("peak_flops_per_s", peak_flops_per_s, nb::arg("seconds"), nb::call_guard<Unlocked>());
   nb::class_<Package>(m, "Package")
