@@ -74,6 +74,11 @@ void depthwise_tile(const DepthwiseTile &t) {
     }
     const Lanes bias = t.bias ? load_lanes(t.bias + j) : Lanes{};
     float *out = t.out + j;
+    if (j % 16 == 0) { // the next tile's lines, which its stores would wait for where out exceeds L2; past out's end the hint is void
+      const float *ahead = out + kPositions * t.ldc;
+#pragma GCC unroll 8
+      for (int i = 0; i < kPositions; i++, ahead += t.ldc) __builtin_prefetch(ahead, 1, 3);
+    }
 #pragma GCC unroll 8
     for (int i = 0; i < kPositions; i++) {
       Lanes y = t.bias ? sum[i] + bias : sum[i];
