@@ -47,7 +47,7 @@ def top(store: Store, question: Question) -> pa.Table:
     if question.order not in ORDERS:
         raise QuestionError(f"order {question.order!r}; help: one of {', '.join(ORDERS)}")
     # Without keys SQL answers one row even for nothing: of nulls.
-    totals = [r for r in store.totals(question.selection()).to_pylist() if r["count"] is not None]
+    totals = [r for r in store.totals(question.selection(quantiles=True)).to_pylist() if r["count"] is not None]
     everything = sum(r["total_ns"] for r in totals)
     rows = {tuple(str(r[k]) for k in question.by): r | _summary(r, everything) for r in totals}
     selection = question.selection()
@@ -115,7 +115,7 @@ def models(store: Store, question: Question) -> pa.Table:
     """`top` by model, with where each came from: digest, producer, format and signature of its file as last loaded, and on how many hosts it ran."""
     table = top(store, replace(question, by=("model",)))
     hosts: dict[str, set[str]] = defaultdict(set)
-    for row in store.totals(question.selection(by=("model", "host"))).to_pylist():
+    for row in store.present(question.selection(by=("model", "host"))).to_pylist():
         hosts[row["model"]].add(row["host"])
     about = {row["model"]: row for row in store.model_events().to_pylist()}  # by time, so the last one stays
     names = table.column("model").to_pylist()

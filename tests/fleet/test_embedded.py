@@ -303,7 +303,7 @@ def test_questions_read_the_roll_up_that_is_just_fine_enough(store: EmbeddedStor
     store.maintain((START_S + 10_000) * 10**9)
 
     def read(*by: str, where: tuple[Filter, ...] = ()) -> set[str]:
-        parts = store._parts(Selection(fleet.plan.start_s, fleet.end_s, by, where))
+        parts = store._parts(Selection(fleet.plan.start_s, fleet.end_s, by, where), store._duck)
         return {scope for part in parts for scope in ("process", "fleet", "host") if f"/{scope}-" in part.source}
 
     assert read("operator", "service") == read() == {"fleet"}

@@ -274,6 +274,9 @@ class ClickHouseStore:
         sql = select.buckets(selection, self._parts(selection), ClickHouseDialect(), _SPREAD)
         return self._ask(selection, f"SELECT * FROM ({sql}) AS counted WHERE n > 0")
 
+    def present(self, selection: Selection) -> pa.Table:
+        return self._ask(selection, select.present(selection, self._parts(selection), ClickHouseDialect()))
+
     def _parts(self, selection: Selection) -> list[select.Part]:
         scope = "process" if selection.needs_processes else "fleet"
         now = int(time.time())

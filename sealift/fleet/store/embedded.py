@@ -30,6 +30,7 @@ from sealift.fleet.model import Batch, Points, Resource, SeriesKey
 from sealift.fleet.patience import limited
 from sealift.fleet.store import segments as files
 from sealift.fleet.store import select
+from sealift.fleet.store.condensed import Condensed, Range
 from sealift.fleet.store.control import Control, Segment, insert_resources, insert_segments, insert_series, insert_small
 from sealift.fleet.store.interface import RESOURCE_KEYS, SERIES_KEYS, Receipt, Retention, Selection, StoreInfo
 from sealift.fleet.store.select import STEPS
@@ -37,6 +38,8 @@ from sealift.fleet.store.select import STEPS
 SCOPES = ("process", "fleet", "host")
 FOLD_ROWS = 2_000_000  # rows read for one fold or compaction: about 400 MB
 FRESH_BYTES = 256 << 20  # of rows that have just been written and are about to be folded: what fits need not be read again
+CONDENSED_BYTES = 128 << 20  # of ranges added up for the questions about them
+FEW_SERIES = 4  # of which every host's rows are added up at once, rather than grouped twice
 COMPACT_AT = 8  # segments of one kind and span that are worth merging
 
 
@@ -103,6 +106,7 @@ class EmbeddedStore:
         self._series: dict[int, SeriesKey] = {r[0]: SeriesKey(*r[1:]) for r in self._control.all("SELECT * FROM series")}
         self._resources: dict[int, Resource] = {r[0]: Resource(*r[2:]) for r in self._control.all("SELECT * FROM resource")}
         self._fresh: dict[str, Rows] = {}  # segment's name -> what is in it
+        self._condensed = Condensed(CONDENSED_BYTES)
         self._readers = 0
         self._trash: list[str] = []
         self._small: dict[str, tuple[int, pa.Table]] = {}
@@ -219,15 +223,20 @@ class EmbeddedStore:
         return self._ask(selection, lambda parts: select.totals(selection, parts, DuckDialect()))
 
     def buckets(self, selection: Selection) -> pa.Table:
-        table = self._ask(selection, lambda parts: select.buckets(selection, parts, DuckDialect(), _SPREAD))
+        table = self._ask(replace(selection, quantiles=True), lambda parts: select.buckets(selection, parts, DuckDialect(), _SPREAD))
         return table.filter(pc.greater(table.column("n"), 0))
+
+    def present(self, selection: Selection) -> pa.Table:
+        return self._ask(selection, lambda parts: select.present(selection, parts, DuckDialect()))
 
     def _ask(self, selection: Selection, sql: Any) -> pa.Table:
         with self._reading() as cursor:
             try:
                 with limited(self._query_seconds, cursor.interrupt):
-                    table = cursor.sql(sql(self._parts(selection))).to_arrow_table()
-            except duckdb.InterruptException:
+                    table = cursor.sql(sql(self._parts(selection, cursor))).to_arrow_table()
+            except (duckdb.InterruptException, OSError) as error:
+                if isinstance(error, OSError) and "INTERRUPT" not in str(error):  # a stream that is interrupted raises pyarrow's kind
+                    raise
                 raise QuestionError(f"no answer within {self._query_seconds:g} s; help: a shorter time range or fewer keys") from None
         return table.rename_columns([name.removeprefix("k_") for name in table.column_names])
 
@@ -259,8 +268,9 @@ class EmbeddedStore:
                 self._duck.unregister("arriving")
                 pending.clear()
 
-    def _parts(self, selection: Selection) -> list[select.Part]:
+    def _parts(self, selection: Selection, cursor: duckdb.DuckDBPyConnection) -> list[select.Part]:
         scope = "fleet" if not selection.needs_processes else "process" if selection.needs_series else "host"
+        condensing, series = self._condensing(selection, scope, cursor)
         parts = []
         with self._state:
             segments = list(self._segments.values())
@@ -272,9 +282,41 @@ class EmbeddedStore:
                 and s.time_max > start
                 and (s.step_s == 0 or (s.scope == scope and (s.step_s == step or (s.step_s < step and not s.folded))))
             ]
-            if names:
+            if not names:
+                continue
+            wanted = Range(tuple(sorted(names)), start, end, series)
+            table = self._added_up(wanted, condensing == "make", cursor) if condensing else None
+            if table is None:
                 parts.append(select.Part(self._source(names), start, end))
+            else:
+                cursor.register(f"condensed_{len(parts)}", table)
+                parts.append(select.Part(f"condensed_{len(parts)}", 0, select.EVER_S))
         return parts or [select.Part(self._source([]), 0, 1)]
+
+    def _condensing(self, selection: Selection, scope: str, cursor: duckdb.DuckDBPyConnection) -> tuple[str, tuple[int, ...] | None]:
+        """Whether the selection's ranges are added up first ("make"), are used if they have been ("use"), or neither (""); and of which series."""
+        if selection.step_s:
+            return "", None
+        make = "make" if selection.quantiles else "use"
+        if scope != "process":
+            return make, None
+        condition = select.series_condition(selection, DuckDialect())
+        if not condition:
+            return "", None
+        ids = [i for (i,) in cursor.execute(f"SELECT id FROM series WHERE {condition} ORDER BY id LIMIT {FEW_SERIES + 1}").fetchall()]
+        if not 0 < len(ids) <= FEW_SERIES:
+            return "", None
+        # Of few processes the rows themselves are fewer than all processes' sums.
+        return make if not select.names_processes(selection) else "use", tuple(ids)
+
+    def _added_up(self, wanted: Range, make: bool, cursor: duckdb.DuckDBPyConnection) -> pa.Table | None:
+        if wanted in self._condensed or not make:
+            return self._condensed.get(wanted)
+        listed = f" AND series IN ({', '.join(map(str, wanted.series))})" if wanted.series else ""
+        columns = ", ".join(f.name for f in SCHEMA)
+        where = f"time_s >= {wanted.start_s} AND time_s < {wanted.end_s}{listed}"
+        found = cursor.sql(f"SELECT {columns} FROM {self._source(wanted.segments)} WHERE {where}")
+        return self._condensed.keep(wanted, found.to_arrow_reader(65_536))
 
     def _source(self, names: Sequence[str]) -> str:
         if not names:

@@ -51,6 +51,7 @@ class Selection:
     where: tuple[Filter, ...] = ()
     step_s: int = 0  # with it, one group more for each step: "time"
     among: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (key, values): only these
+    quantiles: bool = False  # the same selection's buckets are asked for, too: a store may then read once for both
 
     def __post_init__(self) -> None:
         for key in self._keys:
@@ -115,6 +116,9 @@ class Store(Protocol):
 
     def buckets(self, selection: Selection) -> pa.Table:
         """Columns: the keys, `time`, `bucket` (ZERO_BUCKET for durations of zero), `n`."""
+
+    def present(self, selection: Selection) -> pa.Table:
+        """The keys as text, one row for each combination that has points: `totals` without its numbers, which need not be read then."""
 
     def processes(self) -> pa.Table:
         """One row for each process ever heard of: instance, service, version, host, pid, container, attributes, first_s, last_s, dropped, overflow,

@@ -42,6 +42,7 @@ class Part:
 
 
 STEPS = (10, 60, 3600)  # of the roll-ups
+EVER_S = 1 << 41  # after any time
 
 
 def split(selection: Selection, horizon: Mapping[int, int]) -> list[tuple[int, int, int]]:
@@ -83,9 +84,27 @@ def buckets(selection: Selection, parts: list[Part], dialect: Dialect, spread: s
     return _assembled(selection, parts, dialect, spread, f"bucket, {dialect.sum_int('n')} AS n", "bucket")
 
 
+def present(selection: Selection, parts: list[Part], dialect: Dialect) -> str:
+    return f"SELECT DISTINCT * FROM ({_assembled(selection, parts, dialect, '', '', '')}) AS found"
+
+
+def series_condition(selection: Selection, dialect: Dialect) -> str:
+    """What the selection asks of a row of `series`; empty: nothing."""
+    return " AND ".join(text for key, text in _conditions(selection, dialect) if _of_series(key))
+
+
+def names_processes(selection: Selection) -> bool:
+    """Whether it asks for some processes, hosts or services only."""
+    return any(not _of_series(key) for key in (*(f.key for f in selection.where), *(key for key, _ in selection.among)))
+
+
+def _conditions(selection: Selection, dialect: Dialect) -> list[tuple[str, str]]:
+    found = [(f.key, _condition(f, _expression(f.key, dialect), dialect)) for f in selection.where]
+    return found + [(key, _is_one_of(_expression(key, dialect), values, dialect)) for key, values in selection.among]
+
+
 def _assembled(selection: Selection, parts: list[Part], dialect: Dialect, columns: str, sums: str, extra_key: str) -> str:
-    conditions_of = [(f.key, _condition(f, _expression(f.key, dialect), dialect)) for f in selection.where]
-    conditions_of += [(key, _is_one_of(_expression(key, dialect), values, dialect)) for key, values in selection.among]
+    conditions_of = _conditions(selection, dialect)
     series_where = [condition for key, condition in conditions_of if _of_series(key)]
     resource_where = [condition for key, condition in conditions_of if not _of_series(key)]
     time = f"{dialect.floor_to('time_s', selection.step_s)} AS time" if selection.step_s else ""
@@ -100,10 +119,10 @@ def _assembled(selection: Selection, parts: list[Part], dialect: Dialect, column
     selects = []
     for part in parts:
         where = f"time_s >= {part.start_s} AND time_s < {part.end_s}{part.where}{conditions}"
-        selects.append(f"SELECT {', '.join([*ids, *([time] if time else []), columns])} FROM {part.source} WHERE {where}")
+        selects.append(f"SELECT {', '.join(filter(None, [*ids, time, columns]))} FROM {part.source} WHERE {where}")
     union = " UNION ALL ".join(selects)
     group = ", ".join([*keys, *([extra_key] if extra_key else [])])
-    inner = f"SELECT {', '.join([*keys, sums])} FROM ({union}) AS facts" + (f" GROUP BY {group}" if group else "")
+    inner = f"SELECT {', '.join(filter(None, [*keys, sums]))} FROM ({union}) AS facts" + (f" GROUP BY {group}" if group else "")
     outer = [f"{_expression(key, dialect)} AS {_name(key)}" for key in selection.by] + (["time"] if time else [])
     names = [_name(key) for key in selection.by] + (["time"] if time else []) + ([extra_key] if extra_key else [])
     joins = ""
@@ -111,7 +130,7 @@ def _assembled(selection: Selection, parts: list[Part], dialect: Dialect, column
         joins += " JOIN series ON series.id = grouped.series"
     if any(not _of_series(key) for key in selection.by):
         joins += " JOIN resource ON resource.id = grouped.resource"
-    listed = ", ".join([*outer, sums])
+    listed = ", ".join(filter(None, [*outer, sums]))
     return f"SELECT {listed} FROM ({inner}) AS grouped{joins}" + (f" GROUP BY {', '.join(names)}" if names else "")
 
 
