@@ -85,6 +85,8 @@ def test_frames_are_as_wide_as_their_time() -> None:
 def test_a_forest_has_the_ratio_between_its_bounds() -> None:
     rows = [Ratio("slow", 1.4, 1.3, 1.5, "slower"), Ratio("unsure", 1.1, 0.0, math.inf, "same")]
     made = forest(rows, "t", "d")
+    ticks = re.findall(r">([+−][\d.]+%)</text>", str(forest([Ratio("a", 1.38, 1.36, 1.4, "slower")], "t", "d")))[:6]
+    assert ticks == ["−20%", "−10%", "−5%", "+5%", "+10%", "+30%"]  # in steps that a reader counts in
     lines = [tuple(float(v) for v in m) for m in re.findall(r'x1="([\d.]+)" x2="([\d.]+)"[^>]*class="interval', made)]
     dots = [float(x) for x in re.findall(r'cx="([\d.]+)"', made)]
     assert all(low < dot < high for (low, high), dot in zip(lines, dots)) and "nan" not in made and "+40%" in made

@@ -55,10 +55,18 @@ def forest(rows: Sequence[Ratio], title: str, description: str) -> Markup:
     return drawing(frame, title, description, *parts)
 
 
+_SLOWER = (1000, 100, 10, 5, 3, 2, 1.5, 1.3, 1.2, 1.1, 1.05)
+_FASTER = (0.001, 0.01, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)  # round as a reader counts, -10 %, not the reciprocals, -9.1 %
+
+
 def _ticks(reach: float) -> list[float]:
-    """Three round ratios at most on each side, not close together."""
-    kept: list[float] = []
-    for step in (1000, 100, 10, 5, 3, 2, 1.5, 1.2, 1.1, 1.05):
-        if step < reach and (not kept or math.log(step) < 0.62 * math.log(kept[-1])) and len(kept) < 3:
-            kept.append(step)
-    return sorted({1.0, *kept, *(1 / s for s in kept)})
+    """Three round changes at most on each side, not close together."""
+    found = [1.0]
+    for side in (_SLOWER, _FASTER):
+        kept: list[float] = []
+        for ratio in side:
+            distance = abs(math.log(ratio))
+            if distance < math.log(reach) and (not kept or distance < 0.62 * abs(math.log(kept[-1]))) and len(kept) < 3:
+                kept.append(ratio)
+        found += kept
+    return sorted(found)
