@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define SEALIFT_OBSERVE_VERSION 1u
+#define SEALIFT_OBSERVE_VERSION 2u
 
 /* ---- events -------------------------------------------------------------------------------------------------------------- */
 
@@ -145,7 +145,8 @@ typedef enum sealift_every {
 } sealift_every;
 
 /* 1, 0.0625, 0.003, 0.005, 1, 0, 0, NULL, 0, EVERY_OPERATOR: every operator in short windows, as long as the budget allows, a sixteenth of the time
- * at most. An operator that is recorded among others costs a fraction of one that is recorded alone. */
+ * at most. An operator that is recorded among others costs a fraction of one that is recorded alone. For EVERY_STEP set a probability, for
+ * EVERY_BURST a duty cycle: 0.25 is the Python interface's. */
 SEALIFT_API void sealift_recorder_options_init(sealift_recorder_options *options);
 /* Empties the counts and begins. SEALIFT_ERROR_BUSY: it is running. */
 SEALIFT_API sealift_status sealift_recorder_start(const sealift_recorder_options *options, char *err, size_t err_len);

@@ -21,7 +21,7 @@ from pathlib import Path
 from sealift import _runtime
 from sealift.diag.errors import SealiftError
 
-HOST_VERSION = 1  # SEALIFT_OBSERVE_VERSION
+HOST_VERSION = 2  # SEALIFT_OBSERVE_VERSION
 BUILD_COMMAND = "sealift bridge build"
 _BRIDGE, _EARLY = "libsealift_torch_bridge.so", "libsealift_torch_api_usage.so"
 # The longest to compile first, so that two cores share the work evenly: 19 s, 9, 7, 1 and 2 of processor time.
