@@ -70,15 +70,8 @@ void conv_tile_kernel(ConvTile &t) {
       for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; v++) sum[d][i][v] = Lanes{};
-    if (t.flags & kFromC) {
 #pragma GCC unroll 16
-      for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; v++) sum[0][i][v] = load_lanes(c + i * ldc + v * kWidth);
-    } else {
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; i++) __builtin_prefetch(c + i * ldc, 1, 3);
-    }
+    for (int i = 0; i < kRows; i++) __builtin_prefetch(c + i * ldc, 1, 3);
     if (t.flags & kAddResidual) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++) __builtin_prefetch(residual + i * t.ldr, 0, 3);
@@ -120,6 +113,12 @@ void conv_tile_kernel(ConvTile &t) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; v++) sum[0][i][v] += sum[d][i][v];
 
+    if (t.flags & kFromC) { // as in the GEMM's tile: blocks are added up
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; v++) sum[0][i][v] += load_lanes(c + i * ldc + v * kWidth);
+    }
     if (t.flags & kAddBias) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; v++) {

@@ -33,7 +33,7 @@ void gemv_kernel(const float *a, int64_t lda, const float *b, int64_t ldb, int64
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; v++) sum[d][i][v] = d == 0 && from_out ? load_lanes(out + i * kPanel + v * kWidth) : Lanes{};
+      for (int v = 0; v < kVectors; v++) sum[d][i][v] = Lanes{};
   const float *ahead = b + kGemvPrefetchRows * ldb;
   auto step = [&](int kk, int d) __attribute__((always_inline)) {
     __builtin_prefetch(ahead + kk * ldb, 0, 3);
@@ -64,6 +64,7 @@ void gemv_kernel(const float *a, int64_t lda, const float *b, int64_t ldb, int64
       Lanes total = sum[0][i][v];
 #pragma GCC unroll 4
       for (int d = 1; d < kDeep; d++) total += sum[d][i][v];
+      if (from_out) total += load_lanes(out + i * kPanel + v * kWidth);
       store_lanes(out + i * kPanel + v * kWidth, total);
     }
 }
@@ -233,7 +234,7 @@ void gemv_rectangle(const GemmF32 &g, const Operands &o, int64_t m0, int64_t m1,
       }
     } else {
       const bool pack = g.b_layout != kBPanel32 && columns < kPanel;
-      const int64_t depth = pack || rows > kGemvRows ? kGemvBlockDepth : g.k;
+      const int64_t depth = pack || rows > kGemvRows ? kGemvBlockDepth : kBlockDepth; // chains of products stay short: their error grows with the length
       const int64_t passes = divide_up(rows, kGemvRows);
       int64_t k0 = 0;
       do {

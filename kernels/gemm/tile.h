@@ -63,18 +63,11 @@ void tile_kernel(const Tile &t) {
   Lanes sum[kRows][kVectors];
   const int64_t lda = t.lda, ldc = t.ldc;
   float *c = t.c;
-  if (t.flags & kFromC) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++)
+  for (int i = 0; i < kRows; i++) {
+    __builtin_prefetch(c + i * ldc, 1, 3);
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = load_lanes(c + i * ldc + v * kWidth);
-  } else {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) {
-      __builtin_prefetch(c + i * ldc, 1, 3);
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; v++) sum[i][v] = Lanes{};
-    }
+    for (int v = 0; v < kVectors; v++) sum[i][v] = Lanes{};
   }
   if (t.flags & kAddResidual) { // its rows lie too far apart for the hardware to guess, and are wanted all at once
 #pragma GCC unroll 16
@@ -120,6 +113,12 @@ void tile_kernel(const Tile &t) {
     for (int g = 0; g < kPointers; g++) row[g] += 1;
   }
 
+  if (t.flags & kFromC) { // whole blocks are added up, not one product after the other: the error grows with the length of a chain
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(c + i * ldc + v * kWidth);
+  }
   if (t.flags & kAddBias) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; v++) {
