@@ -8,6 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+from tests.observe.conftest import bridge
+
+__all__ = ["bridge"]  # the fixture: the demo observes PyTorch's operators
+
 ROOT = Path(__file__).resolve().parents[2]
 _LISTENS = "0A"
 
@@ -50,7 +54,7 @@ def listening(root: int) -> set[str]:
     return {row[1].partition(":")[0] for row in rows if row[3] == _LISTENS and row[9] in mine}
 
 
-def test_the_demo_shows_three_processes_and_opens_no_port_but_loopback(tmp_path: Path) -> None:
+def test_the_demo_shows_three_processes_and_opens_no_port_but_loopback(tmp_path: Path, bridge: Path) -> None:
     output = tmp_path / "output"
     with open(output, "w") as file:
         demo = subprocess.Popen([sys.executable, str(ROOT / "examples/fleet_demo.py"), "--seconds", "4"], stdout=file, stderr=subprocess.STDOUT)
