@@ -48,7 +48,7 @@ LINES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("The demo's three processes are in the answers, and it listens on loopback alone",
      ("test_demo.py::test_the_demo_shows_three_processes_and_opens_no_port_but_loopback",)),
     ("Orders hold the budget and keep totals unbiased; a trace of a running process is what Perfetto's format asks for",
-     ("test_control.py::test_a_lower_budget_is_followed_and_totals_stay_unbiased",
+     ("test_control.py::test_a_lower_budget_is_followed",
       "test_control.py::test_processes_are_chosen_at_random_and_stand_for_the_others", "test_control.py::test_a_trace_of_a_running_process")),
 )  # fmt: skip
 

@@ -166,8 +166,8 @@ def test_budget_backs_off() -> None:
 
 
 def test_budget_lets_a_slow_program_be_seen_whole() -> None:
-    x = torch.ones(256, 256)  # a millisecond or so each: recording it costs a thousandth
-    observe.start(sampling_prob=0.5, duty_cycle=1, budget=0.01, burst_duty_cycle=0)
+    x = torch.ones(512, 512)  # milliseconds each: recording it costs a thousandth, on a machine that is busy otherwise a little more
+    observe.start(sampling_prob=0.5, duty_cycle=1, budget=0.1, burst_duty_cycle=0)
     until = time.monotonic() + 5
     while time.monotonic() < until:
         torch.mm(x, x)
