@@ -13,8 +13,8 @@
 #include <time.h>
 #include <torch/headeronly/version.h>
 
+#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -23,6 +23,7 @@
 #include <thread>
 
 #include "debug_info.h"
+#include "hook_account.h"
 #include "sealift_torch_bridge.h"
 #include "values.h"
 
@@ -37,6 +38,7 @@ namespace {
 constexpr int NUM_SLOTS = SEALIFT_OBSERVE_SLOTS;
 constexpr int CALIBRATION = NUM_SLOTS;  // a slot of its own, for measuring what a hook costs
 constexpr size_t SHAPES_BYTES = 256;
+constexpr double RECORD_NS = 40;
 constexpr int MAX_DEPTH = 256;  // of nested operators whose self time is computed
 
 const sealift_observe_host *host = nullptr;
@@ -49,12 +51,12 @@ struct Slot {
 };
 Slot slots[NUM_SLOTS + 1];
 std::atomic<uint64_t> registrations{1};  // each makes every thread draw anew
-// Of what a recorded operator costs, the part between the hooks' own readings of the clock, and the rest, which is PyTorch's: in a loop, where
-// all is in the caches. Set by measure().
-struct HookCosts {
-  std::atomic<double> own_ns{150}, rest_ns{75};
+// Set by measure().
+struct KnownCosts {
+  std::atomic<double> own_ns{HookCosts().own_ns}, once_ns{HookCosts().once_ns}, each_ns{HookCosts().each_ns};
+  HookCosts now() const { return {own_ns.load(std::memory_order_relaxed), once_ns.load(std::memory_order_relaxed), each_ns.load(std::memory_order_relaxed)}; }
 };
-HookCosts hook_costs;
+KnownCosts hook_costs;
 
 uint64_t now_ns() {
   timespec now;
@@ -76,6 +78,12 @@ struct Frame {
   uint64_t id, inner_ns;
 };
 
+// A callback of this thread alone. Only the thread itself can take it from PyTorch again: where another removed it, its next event does.
+struct Local {
+  at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+  uint32_t generation = 0;  // of its slot
+};
+
 struct Thread {
   sealift_observe_thread *state = nullptr;
   bool is_seeded = false;
@@ -84,9 +92,10 @@ struct Thread {
   int depth = 0;
   uint64_t last_id = 0;
   Frame frames[MAX_DEPTH];
-  uint64_t untold_ns = 0;                   // of the next two, the recorder's part since its last sample
-  uint64_t observing_ns = 0, torch_ns = 0;  // what hooks took on this thread, as measured, and what PyTorch took to call them, as estimated
-  bool is_calibrating = false;              // no other slot sees this thread
+  uint64_t untold_ns = 0;  // what recording cost here since its last sample
+  HookAccount account;
+  bool is_calibrating = false;  // no other slot sees this thread
+  Local local[NUM_SLOTS];
 };
 thread_local Thread thread;
 
@@ -99,7 +108,8 @@ struct Pool {
 thread_local Pool pool;
 
 struct Context final : at::ObserverContext {
-  uint64_t start_ns = 0, observed_before_ns = 0, torch_before_ns = 0;
+  uint64_t start_ns = 0;
+  HookAccount::Mark before;  // of its thread's account
   sealift_info *info = nullptr;
   sealift_listen how = {};
   void *token = nullptr;
@@ -190,24 +200,13 @@ bool has_meta_input(const at::RecordFunction &function) {
   return false;
 }
 
-constexpr uint64_t MOST_HOOK_NS = 5000;  // what takes longer was interrupted: another program had the processor
-
-// A hook ran from `entered_ns` to `left_ns`. Returns what it cost this program in all.
-uint64_t note_observing(Thread &self, uint64_t entered_ns, uint64_t left_ns) {
-  const uint64_t own_ns = left_ns - entered_ns;
-  self.observing_ns += own_ns;
-  // Each event has two hooks. Where ours are slow, their caches being cold, PyTorch's part is; not where a user's callback is.
-  const double scale = 2 * static_cast<double>(own_ns) / hook_costs.own_ns.load(std::memory_order_relaxed);
-  const auto torch_ns = static_cast<uint64_t>(std::min(scale, 4.0) / 2 * hook_costs.rest_ns.load(std::memory_order_relaxed));
-  self.torch_ns += torch_ns;
-  return std::min(own_ns, MOST_HOOK_NS) + torch_ns;
+uint64_t note_hook(Thread &self, const at::RecordFunction &function, bool is_end, bool is_recorders, uint64_t entered_ns, uint64_t left_ns) {
+  return self.account.note(&function, is_end, left_ns - entered_ns, is_recorders, hook_costs.now());
 }
 
-// Of the operator's time, what hooks took inside it.
+// Of the operator's time, what hooks took inside it; 0 where it ends on another thread.
 uint64_t observed_inside_ns(const Context &context, const Thread &self, uint64_t dur_ns) {
-  if (context.owner != &self || self.observing_ns < context.observed_before_ns) return 0;  // it ends on another thread
-  const uint64_t own_ns = std::min(dur_ns, self.observing_ns - context.observed_before_ns);
-  return own_ns + std::min((dur_ns - own_ns) / 2, self.torch_ns - context.torch_before_ns);  // an estimate takes half of the rest at most
+  return context.owner == &self ? self.account.since(context.before, dur_ns) : 0;
 }
 
 // ---- the recorder's events -------------------------------------------------------------------------------------------------
@@ -231,9 +230,8 @@ std::unique_ptr<at::ObserverContext> begin_sample(const at::RecordFunction &func
   }
   context->owner = &self;
   context->start_ns = now_ns();
-  self.untold_ns += note_observing(self, entered_ns, context->start_ns);
-  context->observed_before_ns = self.observing_ns;
-  context->torch_before_ns = self.torch_ns;
+  self.untold_ns += note_hook(self, function, false, true, entered_ns, context->start_ns);
+  context->before = self.account.mark();
   return context;
 }
 
@@ -257,7 +255,7 @@ void end_sample(const at::RecordFunction &function, const Context &context, cons
                               context.start_ns, dur_ns, context.how.weight, context.info, self_ns, context.how.sample_flags, inner_ns, self.untold_ns};
   self.untold_ns = 0;
   host->record(&sample);
-  self.untold_ns += note_observing(self, end_ns, now_ns());
+  self.untold_ns += note_hook(self, function, true, true, end_ns, now_ns());
 }
 
 // ---- the observers' events -------------------------------------------------------------------------------------------------
@@ -291,7 +289,7 @@ std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction &function, i
   event.start_ns = now_ns();
   void *token = host->enter(number, &event);
   if (token == nullptr) {
-    note_observing(self, entered_ns, now_ns());
+    note_hook(self, function, false, false, entered_ns, now_ns());
     return nullptr;
   }
   std::unique_ptr<Context> context(new Context);
@@ -299,9 +297,8 @@ std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction &function, i
   context->token = token;
   context->owner = &self;
   context->start_ns = now_ns();
-  note_observing(self, entered_ns, context->start_ns);
-  context->observed_before_ns = self.observing_ns;
-  context->torch_before_ns = self.torch_ns;
+  note_hook(self, function, false, false, entered_ns, context->start_ns);
+  context->before = self.account.mark();
   return context;
 }
 
@@ -313,7 +310,7 @@ void leave(const at::RecordFunction &function, Context &context) {
   event.dur_ns = end_ns - context.start_ns;
   event.dur_ns -= observed_inside_ns(context, self, event.dur_ns);
   host->exit(context.token, &event);
-  note_observing(self, end_ns, now_ns());
+  note_hook(self, function, true, false, end_ns, now_ns());
 }
 
 // ---- the callbacks that PyTorch is given: plain functions, so one pair for each slot ---------------------------------------
@@ -333,7 +330,10 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &function
 template <int SLOT>
 void on_end(const at::RecordFunction &function, at::ObserverContext *made) {
   auto *context = static_cast<Context *>(made);
-  if (context == nullptr) return;
+  if (context == nullptr) {
+    thread.account.forget_moment();
+    return;
+  }
   if (context->token == nullptr) {
     end_sample(function, *context, slots[SLOT]);
   } else {
@@ -341,18 +341,38 @@ void on_end(const at::RecordFunction &function, at::ObserverContext *made) {
   }
 }
 
+void remove_local(Local &local) {
+  if (local.handle != at::INVALID_CALLBACK_HANDLE) at::removeCallback(local.handle);
+  local.handle = at::INVALID_CALLBACK_HANDLE;
+}
+
+template <int SLOT>
+std::unique_ptr<at::ObserverContext> on_start_here(const at::RecordFunction &function) {
+  Local &local = thread.local[SLOT];
+  if (__builtin_expect(local.generation != slots[SLOT].generation.load(std::memory_order_acquire), 0)) {
+    remove_local(local);  // PyTorch goes through a copy of its list
+    return nullptr;
+  }
+  return on_start<SLOT>(function);
+}
+
 using Start = at::RecordFunctionCallback::StartCallback;
 using End = at::RecordFunctionCallback::EndCallback;
 
+struct Pair {
+  Start start, start_here;
+  End end;
+};
+
 template <int... SLOTS>
-constexpr std::pair<Start, End> callbacks_of(int slot, std::integer_sequence<int, SLOTS...>) {
-  constexpr std::pair<Start, End> all[] = {{on_start<SLOTS>, on_end<SLOTS>}...};
+constexpr Pair callbacks_of(int slot, std::integer_sequence<int, SLOTS...>) {
+  constexpr Pair all[] = {{on_start<SLOTS>, on_start_here<SLOTS>, on_end<SLOTS>}...};
   return all[slot];
 }
 
 at::RecordFunctionCallback callback_of(int slot, const sealift_listen &how) {
-  const auto [start, end] = callbacks_of(slot, std::make_integer_sequence<int, NUM_SLOTS + 1>());
-  at::RecordFunctionCallback callback(start, end);
+  Pair pair = slot == CALIBRATION ? Pair{on_start<CALIBRATION>, nullptr, on_end<CALIBRATION>} : callbacks_of(slot, std::make_integer_sequence<int, NUM_SLOTS>());
+  at::RecordFunctionCallback callback(how.this_thread_only != 0 ? pair.start_here : pair.start, pair.end);
   callback.needsInputs(how.needs_inputs != 0).samplingProb(how.probability);
   std::unordered_set<at::RecordScope, std::hash<at::RecordScope>> scopes;
   for (int scope = 0; scope < static_cast<int>(at::RecordScope::NUM_SCOPES); ++scope) {
@@ -371,7 +391,14 @@ int32_t listen(int32_t number, const sealift_listen *how) {
   seed_this_thread();
   slot.is_on.store(true, std::memory_order_release);
   const at::RecordFunctionCallback callback = callback_of(number, *how);
-  slot.handle = how->this_thread_only != 0 ? at::addThreadLocalCallback(callback) : at::addGlobalCallback(callback);
+  if (how->this_thread_only != 0) {
+    Local &local = thread.local[number];
+    remove_local(local);
+    local.generation = slot.generation.load(std::memory_order_relaxed);
+    slot.handle = local.handle = at::addThreadLocalCallback(callback);
+  } else {
+    slot.handle = at::addGlobalCallback(callback);
+  }
   return 1;
 }
 
@@ -379,20 +406,30 @@ void unlisten(int32_t number) {
   Slot &slot = slots[number];
   if (slot.handle == at::INVALID_CALLBACK_HANDLE) return;
   slot.is_on.store(false, std::memory_order_relaxed);
-  slot.generation.fetch_add(1, std::memory_order_relaxed);
-  at::removeCallback(slot.handle);
+  slot.generation.fetch_add(1, std::memory_order_release);
+  if (slot.how.this_thread_only == 0) {
+    at::removeCallback(slot.handle);
+  } else if (thread.local[number].handle == slot.handle) {
+    remove_local(thread.local[number]);
+  }
   slot.handle = at::INVALID_CALLBACK_HANDLE;
 }
 
+struct PerCall {
+  double all_ns = 1e9, hooks_ns = 1e9, rest_ns = 1e9;  // what a call takes; of that, our hooks; and what is left
+};
+
+// The least of some rounds: others use the machine, too.
 template <class Body>
-double ns_per_call(int calls, Body body) {
-  double best = 1e9;
-  for (int round = 0; round < 5; ++round) {  // the least of some rounds: others use the machine, too
-    const uint64_t begin = now_ns();
+PerCall per_call(int calls, Body body) {
+  PerCall least;
+  for (int round = 0; round < 5; ++round) {
+    const uint64_t begin = now_ns(), hooks_begin = thread.account.own_ns();
     for (int i = 0; i < calls; ++i) body();
-    best = std::min(best, static_cast<double>(now_ns() - begin) / calls);
+    const double all = static_cast<double>(now_ns() - begin) / calls, hooks = static_cast<double>(thread.account.own_ns() - hooks_begin) / calls;
+    least = {std::min(least.all_ns, all), std::min(least.hooks_ns, hooks), std::min(least.rest_ns, all - hooks)};
   }
-  return best;
+  return least;
 }
 
 // On a thread of its own with a callback of its own, in a scope that hardly anybody watches; observers of ours see nothing of it.
@@ -413,27 +450,29 @@ void measure(double, sealift_source_costs *out) {
     const auto guard = [](const at::ThreadLocalState &state) {
       return [&state] { const at::ThreadLocalStateGuard one(state); };
     };
-    const double pass_before = ns_per_call(2000, pass), node_before = ns_per_call(200, guard(plain));
+    const double pass_before = per_call(2000, pass).all_ns, node_before = per_call(200, guard(plain)).all_ns;
     slot.how = {};
     slot.how.probability = 1e-9;
     slot.how.scopes = 1u << SEALIFT_SCOPE_BUILD_FEATURE;
     at::CallbackHandle handle = at::addThreadLocalCallback(callback_of(CALIBRATION, slot.how));
     const at::ThreadLocalState watched;
-    const double passed = ns_per_call(2000, pass), node = ns_per_call(200, guard(watched));
+    const double passed = per_call(2000, pass).all_ns, node = per_call(200, guard(watched)).all_ns;
     at::removeCallback(handle);
     slot.how.probability = 1;
     handle = at::addThreadLocalCallback(callback_of(CALIBRATION, slot.how));
-    const double sampled = ns_per_call(2000, pass);
-    const uint64_t own_before = thread.observing_ns;
-    const double again = ns_per_call(2000, pass);
-    const double own = static_cast<double>(thread.observing_ns - own_before) / (5 * 2000);
+    const PerCall one = per_call(2000, pass);
+    const at::CallbackHandle second = at::addThreadLocalCallback(callback_of(CALIBRATION, slot.how));
+    const PerCall two = per_call(2000, pass);
+    at::removeCallback(second);
     at::removeCallback(handle);
-    hook_costs.own_ns.store(std::max(own, 20.0), std::memory_order_relaxed);
-    hook_costs.rest_ns.store(std::min(300.0, std::max(0.0, std::min(sampled, again) - pass_before - own)), std::memory_order_relaxed);
-    // What a sample adds to the tables is not in `sampled`: about as much again as one reading of the clock.
+    const double rest = std::clamp(one.rest_ns - pass_before, 0.0, 300.0), each = std::clamp(two.rest_ns - one.rest_ns, 0.0, rest);
+    // These hooks record nothing: what a sample adds to the tables is about as much again as one reading of the clock.
+    hook_costs.own_ns.store(std::max(one.hooks_ns, 20.0) + RECORD_NS, std::memory_order_relaxed);
+    hook_costs.once_ns.store(rest - each, std::memory_order_relaxed);
+    hook_costs.each_ns.store(each, std::memory_order_relaxed);
     out->passed_ns = std::max(0.5, passed - pass_before);
     out->node_ns = std::max(0.0, node - node_before);
-    out->sample_ns = std::max(20.0, sampled - pass_before) + 40;
+    out->sample_ns = std::max(20.0, one.all_ns - pass_before) + RECORD_NS;
   }).join();
   known = *out;
 }

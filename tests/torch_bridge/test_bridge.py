@@ -90,6 +90,13 @@ def test_a_broken_build_shows_the_command_and_leaves_nothing(tmp_path: Path, mon
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 
 
+def test_what_hooks_take_is_counted_once(tmp_path: Path) -> None:
+    program = tmp_path / "hook_account_test"
+    command = ["g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", str(ROOT / "tests/torch_bridge/hook_account_test.cpp"), "-o", str(program)]
+    subprocess.run(command, check=True)
+    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "fine\n"
+
+
 @pytest.mark.parametrize("code", ["E-BRIDGE-001", "E-BRIDGE-002"])
 def test_every_code_has_a_page(code: str) -> None:
     assert (ROOT / "docs" / "errors" / f"{code}.md").read_text().startswith(f"# {code}: ")
