@@ -262,6 +262,7 @@ void *thread_main(void *) {
     Lasted lasted;
     if (!run_period(c, lock, lasted)) continue;
     const Cost cost = measure(c);
+    if (!c.records) continue;  // others stand for this time, and it says nothing of what recording would cost
     const auto ns = static_cast<double>(lasted.ns), on_ns = static_cast<double>(lasted.on_ns);
     c.schedule->lasted(ns, on_ns, std::min(cost.samples * ns, on_ns / 2));
     if (c.schedule->adapt(cost)) follow_schedule(c);

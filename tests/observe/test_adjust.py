@@ -107,6 +107,22 @@ def test_windows_begin_where_there_were_none() -> None:
     assert adds().count > adds().samples
 
 
+def test_time_in_which_others_were_to_record_is_not_made_up_for() -> None:
+    """Windows of a process that is not chosen stand for nothing: were they owed, all of the next seconds would be recorded."""
+    library = observe.install_torch()
+    observe.start(1, 0.5, budget=0, burst_duty_cycle=0)
+    observe.adjust(records=False)
+    until = time.monotonic() + 2.5
+    while time.monotonic() < until:
+        library.sealift_torch_bridge_time_adds(1000)
+    observe.adjust(records=True)
+    calls, until = 0, time.monotonic() + 2
+    while time.monotonic() < until:
+        library.sealift_torch_bridge_time_adds(1000)
+        calls += 1000
+    assert adds().samples < 0.85 * calls
+
+
 def test_wrong_rates_are_refused() -> None:
     with pytest.raises(ArgumentError, match="does not run"):
         observe.adjust(budget=0.1)
