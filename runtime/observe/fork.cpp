@@ -6,7 +6,9 @@
 
 #include "context_handle.h"
 #include "recorder.h"
+#include "series.h"
 #include "sources.h"
+#include "table.h"
 #include "thread_state.h"
 
 namespace sealift::observe {
@@ -16,11 +18,16 @@ namespace {
 void before_fork() {
   control_mutex().lock();
   let_sources_settle();
+  // What is held for moments alone, by threads that wait for nobody meanwhile: in the child, what they guard is whole.
+  lock_tables();
+  lock_series();
   lock_api_usage();
 }
 
 void after_fork_in_parent() {
   unlock_api_usage();
+  unlock_series();
+  unlock_tables();
   control_mutex().unlock();
 }
 

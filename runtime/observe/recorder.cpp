@@ -124,7 +124,8 @@ bool open_recorder(int max_series, const char *labels) {
   const std::lock_guard<std::mutex> lock(reader_mutex);
   wait_for_records();
   dropped.store(0, std::memory_order_relaxed);
-  if (!clear_series(max_series, labels) || !clear_tables(max_series) || !clear_bursts()) return false;
+  // Bursts first: whoever takes their calls looks at the series.
+  if (!clear_bursts() || !clear_series(max_series, labels) || !clear_tables(max_series)) return false;
   recordings.fetch_add(1, std::memory_order_relaxed);
   is_open.store(true, std::memory_order_seq_cst);
   return true;

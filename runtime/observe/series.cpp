@@ -1,5 +1,6 @@
 #include "series.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <algorithm>
@@ -61,18 +62,24 @@ uint64_t hash_bytes(const char *text, uint64_t seed) {
   return hash ^ hash >> 29;
 }
 
-// "aten.mm, aten.gelu @ model.py:12 encoder.layer.0", cut where it is long: kernels of a model differ in their names already.
-void write_origin(const sealift_kernel_info &kernel, char *text, size_t size) {
-  size_t used = 0;
-  for (const char *part : {kernel.ops, " @ ", kernel.origin}) {
-    for (; *part != '\0' && used + 1 < size; ++part) text[used++] = *part;
-  }
-  text[used] = '\0';
+// "aten.mm, aten.gelu @ model.py:12 encoder.layer.0"
+std::string origin_of(const sealift_kernel_info &kernel) { return std::string(kernel.ops) + " @ " + kernel.origin; }
+
+// One text must not take the room of all others: a long one is cut, between two characters of UTF-8. Two that differ stay apart.
+std::string shortened(const char *text) {
+  char number[24];
+  snprintf(number, sizeof number, "... %016llx", static_cast<unsigned long long>(hash_bytes(text, 0)));
+  size_t kept = MAX_TEXT_BYTES - 1 - strlen(number);
+  while (kept > 0 && (static_cast<unsigned char>(text[kept]) & 0xc0) == 0x80) --kept;
+  return std::string(text, kept) + number;
 }
+
+std::string kept_label(const std::string &value) { return value.size() < MAX_TEXT_BYTES ? value : shortened(value.c_str()); }
 
 const char *keep_text(Registry &all, const char *text) {
   if (text == nullptr || text[0] == '\0') return "";
   const size_t bytes = strlen(text) + 1;
+  if (bytes > MAX_TEXT_BYTES) return keep_text(all, shortened(text).c_str());
   if (TEXT_BYTES - all.text_used < bytes) return nullptr;
   char *kept = all.text.get() + all.text_used;
   memcpy(kept, text, bytes);
@@ -81,23 +88,24 @@ const char *keep_text(Registry &all, const char *text) {
 }
 
 uint32_t add_label_set(Registry &all, const sealift_info &info) {
-  const std::string *model = find_label(info, "model_id");
-  std::vector<std::pair<const std::string *, const std::string *>> chosen;
-  std::string key = model != nullptr ? *model : std::string();
+  const std::string *found = find_label(info, "model_id");
+  const std::string model = found != nullptr ? kept_label(*found) : std::string();
+  std::vector<std::pair<const std::string *, std::string>> chosen;
+  std::string key = model;
   for (const std::string &name : all.label_keys) {
     const std::string *value = find_label(info, name.c_str());
     if (value == nullptr) continue;
-    chosen.emplace_back(&name, value);
-    key.append(1, '\0').append(name).append(1, '\0').append(*value);
+    chosen.emplace_back(&name, kept_label(*value));
+    key.append(1, '\0').append(name).append(1, '\0').append(chosen.back().second);
   }
   if (key.empty()) return 0;
   const auto known = all.label_set_ids.find(key);
   if (known != all.label_set_ids.end()) return known->second;
   if (all.label_sets.size() >= MAX_LABEL_SETS) return NO_ROOM;
-  LabelSet set{keep_text(all, model != nullptr ? model->c_str() : ""), static_cast<int32_t>(chosen.size()), nullptr};
+  LabelSet set{keep_text(all, model.c_str()), static_cast<int32_t>(chosen.size()), nullptr};
   std::vector<sealift_label> labels;
   for (const auto &[name, value] : chosen) {
-    labels.push_back({keep_text(all, name->c_str()), keep_text(all, value->c_str())});
+    labels.push_back({keep_text(all, name->c_str()), keep_text(all, value.c_str())});
     if (labels.back().key == nullptr || labels.back().value == nullptr) return NO_ROOM;
   }
   if (set.model_id == nullptr) return NO_ROOM;
@@ -131,10 +139,13 @@ __attribute__((noinline)) uint32_t add_series(Registry &all, const sealift_sampl
   }
   const uint32_t id = all.count.load(std::memory_order_relaxed);
   if (id >= all.capacity) return OVERFLOW_SERIES;
-  char origin[512] = "";
-  if (kernel != nullptr) write_origin(*kernel, origin, sizeof origin);
-  const Series made{keep_text(all, sample.name), keep_text(all, kernel != nullptr ? origin : sample.origin), keep_text(all, sample.shapes), sample.source, sample.scope,
-                    &all.label_sets[label_set]};
+  Series made{nullptr, nullptr, nullptr, sample.source, sample.scope, &all.label_sets[label_set]};
+  try {
+    made.name = keep_text(all, sample.name);
+    made.origin = keep_text(all, kernel != nullptr ? origin_of(*kernel).c_str() : sample.origin);
+    made.shapes = keep_text(all, sample.shapes);
+  } catch (const std::bad_alloc &) {
+  }
   if (made.name == nullptr || made.origin == nullptr || made.shapes == nullptr) return OVERFLOW_SERIES;
   all.series.push_back(made);
   all.entries[at].series = id;
@@ -206,6 +217,10 @@ bool clear_series(int max_series, const char *labels) {
     return false;
   }
 }
+
+void lock_series() { registry().mutex.lock(); }
+
+void unlock_series() { registry().mutex.unlock(); }
 
 void series_after_fork() { new (&registry().mutex) std::mutex; }
 

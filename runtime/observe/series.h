@@ -10,6 +10,7 @@ namespace sealift::observe {
 inline constexpr uint32_t OVERFLOW_SERIES = 0;
 inline constexpr int MAX_LABEL_SETS = 1024;
 inline constexpr size_t TEXT_BYTES = 1 << 20;  // of all names, shapes and labels together
+inline constexpr size_t MAX_TEXT_BYTES = 512;  // of one; a longer one ends with a number that tells it from others
 
 struct LabelSet {
   const char *model_id;
@@ -33,6 +34,9 @@ uint32_t num_series();
 const Series &series_at(uint32_t index);
 // With nobody inside record(): forgets every series. `labels`: comma-separated keys besides model_id. False without memory.
 bool clear_series(int max_series, const char *labels);
+// Around fork(): nobody is halfway through adding a series.
+void lock_series();
+void unlock_series();
 void series_after_fork();
 
 }  // namespace sealift::observe

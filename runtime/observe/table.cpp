@@ -98,6 +98,10 @@ bool clear_tables(int max_series) {
   return true;
 }
 
+void lock_tables() { tables_mutex.lock(); }
+
+void unlock_tables() { tables_mutex.unlock(); }
+
 void tables_after_fork() {
   new (&tables_mutex) std::mutex;
   Table *mine = thread_state().table;

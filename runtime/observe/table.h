@@ -39,6 +39,9 @@ int num_tables();
 Table &table_at(int index);
 // With nobody inside record(): room for that many series, all empty. False without memory.
 bool clear_tables(int max_series);
+// Around fork(): nobody is halfway through taking a table.
+void lock_tables();
+void unlock_tables();
 // In a forked child, whose only thread is the calling one.
 void tables_after_fork();
 
