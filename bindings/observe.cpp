@@ -6,6 +6,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <string.h>
 #include <time.h>
 
 #include <atomic>
@@ -68,6 +69,15 @@ bool end_callbacks(double seconds) {
   return true;
 }
 
+// ---- text ------------------------------------------------------------------------------------------------------------------
+
+/* Names come from whoever registered an operator, in whatever bytes: an odd one must not take a snapshot, or a callback, down. */
+nb::str to_text(const char *bytes) {
+  PyObject *made = PyUnicode_DecodeUTF8(bytes, static_cast<Py_ssize_t>(strlen(bytes)), "replace");
+  if (made == nullptr) throw nb::python_error();
+  return nb::steal<nb::str>(made);
+}
+
 // ---- debug info ------------------------------------------------------------------------------------------------------------
 
 struct Info {
@@ -82,7 +92,7 @@ nb::dict labels_of(const sealift_info *info) {
   nb::dict labels;
   for (int32_t i = 0; i < sealift_info_count(info); ++i) {
     const sealift_label label = sealift_info_label(info, i);
-    labels[label.key] = label.value;
+    labels[to_text(label.key)] = to_text(label.value);
   }
   return labels;
 }
@@ -175,7 +185,7 @@ nb::object value_object(const sealift_value &value) {
     case SEALIFT_VALUE_INT: return nb::int_(value.integer);
     case SEALIFT_VALUE_FLOAT: return nb::float_(value.number);
     case SEALIFT_VALUE_BOOL: return nb::bool_(value.integer != 0);
-    case SEALIFT_VALUE_STRING: return nb::str(value.text);
+    case SEALIFT_VALUE_STRING: return to_text(value.text);
     case SEALIFT_VALUE_LIST: {
       nb::list items;
       for (int32_t i = 0; i < value.count; ++i) items.append(value_object(value.items[i]));
@@ -404,42 +414,74 @@ nb::dict recorder_state() {
   return out;
 }
 
-/* (operator, source, scope, model_id, labels, shapes, origin, count, samples, total_ns, self_ns or None, zero_count, {bucket: count}) */
+// What visits show, copied without the GIL. Python objects are made afterwards: making one may collect garbage, whose finalizers may let other
+// threads run, or ask for a snapshot themselves, while the visit holds its lock.
+const char *source_name(int32_t source) { return source == SEALIFT_SOURCE_KERNEL ? "sealift" : "torch"; }
+
+struct SeriesRow {
+  sealift_series numbers;  // its pointers are not used
+  std::string name, model_id, shapes, origin;
+  std::vector<std::pair<std::string, std::string>> labels;
+  std::vector<std::pair<int32_t, uint64_t>> buckets;
+
+  explicit SeriesRow(const sealift_series &series) : numbers(series), name(series.name), model_id(series.model_id), shapes(series.shapes), origin(series.origin) {
+    for (int32_t i = 0; i < series.num_labels; ++i) labels.emplace_back(series.labels[i].key, series.labels[i].value);
+    for (int32_t i = 0; i < SEALIFT_HISTOGRAM_BUCKETS; ++i) {
+      if (series.buckets[i] != 0) buckets.emplace_back(i, series.buckets[i]);
+    }
+  }
+
+  nb::object self_ns() const {
+    if (numbers.source == SEALIFT_SOURCE_KERNEL) return nb::int_(numbers.total_ns);
+    if (numbers.burst_total_ns == 0) return nb::none();
+    const double share = static_cast<double>(numbers.burst_self_ns) / static_cast<double>(numbers.burst_total_ns);
+    return nb::int_(static_cast<uint64_t>(static_cast<double>(numbers.total_ns) * share));
+  }
+
+  nb::tuple object() const {
+    nb::list pairs;
+    for (const auto &[key, value] : labels) pairs.append(nb::make_tuple(to_text(key.c_str()), to_text(value.c_str())));
+    nb::dict counts;
+    for (const auto &[bucket, count] : buckets) counts[nb::int_(bucket)] = count;
+    return nb::make_tuple(to_text(name.c_str()), source_name(numbers.source), sealift_scope_name(static_cast<sealift_scope>(numbers.scope)), to_text(model_id.c_str()),
+                          nb::tuple(pairs), to_text(shapes.c_str()), to_text(origin.c_str()), numbers.count, numbers.samples, numbers.total_ns, self_ns(),
+                          numbers.zero_count, counts, numbers.burst_samples);
+  }
+};
+
+/* (operator, source, scope, model_id, labels, shapes, origin, count, samples, total_ns, self_ns or None, zero_count, {bucket: count}, burst samples) */
 nb::list recorder_series() {
+  std::vector<SeriesRow> rows;
+  {
+    const Unlocked unlocked;
+    sealift_recorder_visit([](void *user, const sealift_series *series) { static_cast<std::vector<SeriesRow> *>(user)->emplace_back(*series); }, &rows);
+  }
   nb::list all;
-  sealift_recorder_visit(
-      [](void *user, const sealift_series *series) {
-        nb::list labels;
-        for (int32_t i = 0; i < series->num_labels; ++i) labels.append(nb::make_tuple(series->labels[i].key, series->labels[i].value));
-        nb::dict buckets;
-        for (int32_t i = 0; i < SEALIFT_HISTOGRAM_BUCKETS; ++i) {
-          if (series->buckets[i] != 0) buckets[nb::int_(i)] = series->buckets[i];
-        }
-        nb::object self_ns = nb::none();
-        if (series->source == SEALIFT_SOURCE_KERNEL) {
-          self_ns = nb::int_(series->total_ns);
-        } else if (series->burst_total_ns != 0) {
-          self_ns = nb::int_(static_cast<uint64_t>(static_cast<double>(series->total_ns) * static_cast<double>(series->burst_self_ns) / static_cast<double>(series->burst_total_ns)));
-        }
-        static_cast<nb::list *>(user)->append(
-            nb::make_tuple(series->name, series->source == SEALIFT_SOURCE_KERNEL ? "sealift" : "torch", sealift_scope_name(static_cast<sealift_scope>(series->scope)),
-                           series->model_id, nb::tuple(labels), series->shapes, series->origin, series->count, series->samples, series->total_ns, self_ns, series->zero_count,
-                           buckets, series->burst_samples));
-      },
-      &all);
+  for (const SeriesRow &row : rows) all.append(row.object());
   return all;
 }
 
+struct EventRow {
+  sealift_burst_event numbers;  // its pointers are not used
+  std::string name, model_id, shapes, origin;
+
+  explicit EventRow(const sealift_burst_event &event) : numbers(event), name(event.name), model_id(event.model_id), shapes(event.shapes), origin(event.origin) {}
+
+  nb::tuple object() const {
+    return nb::make_tuple(to_text(name.c_str()), source_name(numbers.source), sealift_scope_name(static_cast<sealift_scope>(numbers.scope)), to_text(model_id.c_str()),
+                          to_text(shapes.c_str()), to_text(origin.c_str()), numbers.start_ns, numbers.dur_ns, numbers.thread, numbers.burst);
+  }
+};
+
 /* (operator, source, scope, model_id, shapes, origin, start_ns, dur_ns, thread, burst) */
 nb::list take_events() {
+  std::vector<EventRow> rows;
+  {
+    const Unlocked unlocked;
+    sealift_recorder_take_events([](void *user, const sealift_burst_event *event) { static_cast<std::vector<EventRow> *>(user)->emplace_back(*event); }, &rows);
+  }
   nb::list all;
-  sealift_recorder_take_events(
-      [](void *user, const sealift_burst_event *event) {
-        static_cast<nb::list *>(user)->append(nb::make_tuple(event->name, event->source == SEALIFT_SOURCE_KERNEL ? "sealift" : "torch",
-                                                             sealift_scope_name(static_cast<sealift_scope>(event->scope)), event->model_id, event->shapes,
-                                                             event->origin, event->start_ns, event->dur_ns, event->thread, event->burst));
-      },
-      &all);
+  for (const EventRow &row : rows) all.append(row.object());
   return all;
 }
 
@@ -468,13 +510,13 @@ void set_deliver(nb::handle function) {
 
 nb::dict api_usage() {
   nb::dict keys;
-  sealift_api_usage_visit([](void *user, const char *key, uint64_t when) { (*static_cast<nb::dict *>(user))[key] = when; }, &keys);
+  sealift_api_usage_visit([](void *user, const char *key, uint64_t when) { (*static_cast<nb::dict *>(user))[to_text(key)] = when; }, &keys);
   return keys;
 }
 
 nb::list take_model_files() {
   nb::list all;
-  sealift_take_model_files([](void *user, const char *json, uint64_t when) { static_cast<nb::list *>(user)->append(nb::make_tuple(json, when)); }, &all);
+  sealift_take_model_files([](void *user, const char *json, uint64_t when) { static_cast<nb::list *>(user)->append(nb::make_tuple(to_text(json), when)); }, &all);
   return all;
 }
 
@@ -502,13 +544,13 @@ void bind_observe(nb::module_ &m) {
         return text + "] on " + self.device;
       });
   nb::class_<Record>(m, "Record")
-      .def_ro("name", &Record::name)
-      .def_ro("overload", &Record::overload)
+      .def_prop_ro("name", [](const Record &self) { return to_text(self.name.c_str()); })
+      .def_prop_ro("overload", [](const Record &self) { return to_text(self.overload.c_str()); })
       .def_ro("source", &Record::source)
       .def_ro("scope", &Record::scope)
-      .def_ro("model_name", &Record::model_name)
-      .def_ro("ops", &Record::ops)
-      .def_ro("origin", &Record::origin)
+      .def_prop_ro("model_name", [](const Record &self) { return to_text(self.model_name.c_str()); })
+      .def_prop_ro("ops", [](const Record &self) { return to_text(self.ops.c_str()); })
+      .def_prop_ro("origin", [](const Record &self) { return to_text(self.origin.c_str()); })
       .def_ro("kernel_id", &Record::kernel_id)
       .def_ro("inputs", &Record::inputs)
       .def_ro("sequence", &Record::sequence)
@@ -519,7 +561,7 @@ void bind_observe(nb::module_ &m) {
       .def_ro("weight", &Record::weight)
       .def_ro("debug_info", &Record::debug_info)
       .def_ro("entered", &Record::entered)
-      .def("__repr__", [](const Record &self) { return "<" + self.source + " " + self.name + (self.dur_ns != 0 ? ", " + std::to_string(self.dur_ns) + " ns>" : ">"); });
+      .def("__repr__", [](const Record &self) { return to_text(("<" + self.source + " " + self.name + (self.dur_ns != 0 ? ", " + std::to_string(self.dur_ns) + " ns>" : ">")).c_str()); });
 
   m.def("observe_host", [](uint32_t version) { return reinterpret_cast<uintptr_t>(sealift_observe_get_host(version)); });
   m.def("end_callbacks", end_callbacks);
