@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -55,8 +54,6 @@ class Handle:
         self.remove()
 
     def _failed(self, error: BaseException) -> None:
-        if self.error is not None:
-            return
         self.error = error
         _LOG.error("a callback raised and is removed; the model is not affected", exc_info=(type(error), error, error.__traceback__))
         # It cannot be removed from inside itself. Daemonic: a program that ends need not wait for it.
@@ -103,16 +100,10 @@ def _add(
     mask = scope_mask(scopes)
     install_torch_when_imported()
     handle = Handle()
-    failed = weakref.WeakMethod(handle._failed)
-
-    def report(error: BaseException) -> None:
-        tell = failed()
-        if tell is not None:
-            tell(error)
-        else:
-            _LOG.error("a callback raised and is not called again; the model is not affected", exc_info=error)
-
-    handle._id = _runtime.add_observer(on_enter, on_exit, report, float(sampling_prob), mask, bool(needs_inputs), this_thread)
+    # handle._failed keeps the handle for as long as the callback is there: also one that nobody kept is removed when it raises.
+    handle._id = _runtime.add_observer(on_enter, on_exit, handle._failed, float(sampling_prob), mask, bool(needs_inputs), this_thread)
+    if handle.error is not None:  # on another thread, before there was an id to remove it by
+        handle.remove()
     return handle
 
 

@@ -10,6 +10,7 @@ import concurrent.futures
 import contextvars
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
@@ -21,32 +22,64 @@ R = TypeVar("R")
 
 _CURRENT: contextvars.ContextVar[_runtime.DebugInfo | None] = contextvars.ContextVar("sealift_debug_info")
 _runtime.set_context_var(_CURRENT)
-# What was before each block that this context is inside of, as nested pairs. One variable for all blocks: contexts never forget a variable.
-_OUTER: contextvars.ContextVar[tuple[Any, Any] | None] = contextvars.ContextVar("sealift_outer_debug_info", default=None)
+# The blocks that this context is inside of. One variable for all: contexts never forget a variable.
+_INNERMOST: contextvars.ContextVar[_Layer | None] = contextvars.ContextVar("sealift_debug_info_blocks", default=None)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    block: debug_info
+    info: _runtime.DebugInfo  # with the labels of the blocks around it
+    outer: _Layer | None
+
+    def without(self, block: debug_info) -> _Layer | None:
+        """What remains when the block ends (of several entries the last one). It need not be the innermost: a generator's ends when the
+        generator does, wherever its consumer is then."""
+        inside: list[debug_info] = []
+        layer: _Layer | None = self
+        while layer is not None and layer.block is not block:
+            inside.append(layer.block)
+            layer = layer.outer
+        if layer is None:
+            return self  # it began in another context, which alone can forget it
+        rest = layer.outer
+        for one in reversed(inside):
+            rest = one._inside(rest)
+        return rest
 
 
 class debug_info:
     """`with debug_info(model_id="ranker:7", request="r-17"): ...`; nested blocks add to and override the outer ones.
 
     The recorder keeps numbers apart by `model_id`, and by those labels that observe.start(labels=...) names; callbacks see them all. Values
-    are turned into text. May be entered again, also at the same time on several threads."""
+    are turned into text. May be entered again, also at the same time on several threads; and blocks may overlap, as those of generators do."""
 
     def __init__(self, **labels: Any) -> None:
-        self._labels = [(str(k), str(v)) for k, v in labels.items()]
+        self._labels = [(_text(k), _text(v)) for k, v in labels.items()]
+
+    def _inside(self, outer: _Layer | None) -> _Layer:
+        return _Layer(self, _runtime.DebugInfo(None if outer is None else outer.info, self._labels), outer)
 
     def __enter__(self) -> debug_info:
-        before = _CURRENT.get(None)
-        info = _runtime.DebugInfo(before, self._labels)
-        _CURRENT.set(info)
-        _OUTER.set((before, _OUTER.get()))
-        _runtime.enter_info(info)
+        _enter(self._inside(_INNERMOST.get()))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        before, outer = _OUTER.get() or (None, None)
-        _OUTER.set(outer)
-        _CURRENT.set(before)
-        _runtime.enter_info(before)
+        innermost = _INNERMOST.get()
+        if innermost is not None:
+            _enter(innermost.without(self))
+
+
+def _enter(layer: _Layer | None) -> None:
+    info = None if layer is None else layer.info
+    _INNERMOST.set(layer)
+    _CURRENT.set(info)
+    _runtime.enter_info(info)
+
+
+def _text(value: Any) -> str:
+    """As C can hold it: UTF-8 without NUL. Python keeps bytes of a file's name that are no UTF-8 as lone surrogates."""
+    return str(value).encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def current_info() -> dict[str, str]:

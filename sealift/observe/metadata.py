@@ -44,6 +44,7 @@ Hook = Callable[[FileSaved], Mapping[str, Any] | None]
 
 _hook: Hook | None = None
 _lock = threading.Lock()
+_in_hook = threading.local()
 _events: deque[ModelEvent] = deque(maxlen=_KEPT_EVENTS)
 _models: dict[str, ModelInfo] = {}
 
@@ -66,8 +67,9 @@ def stamp(file: FileSaved) -> bytes | None:
     """What the hook has to say of a file, as the member's bytes. None: no hook, or it says nothing."""
     global _hook
     hook = _hook
-    if hook is None:
-        return None
+    if hook is None or getattr(_in_hook, "is_inside", False):
+        return None  # a file that the hook itself writes gets no stamp
+    _in_hook.is_inside = True
     try:
         said = hook(file)
         if said is None:
@@ -79,6 +81,8 @@ def stamp(file: FileSaved) -> bytes | None:
         _hook = None
         _LOG.exception("the metadata hook raised and is removed; the file is written without")
         return None
+    finally:
+        _in_hook.is_inside = False
 
 
 def package_extra_files(path: str | os.PathLike[str]) -> dict[str, bytes]:

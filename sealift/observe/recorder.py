@@ -59,8 +59,13 @@ def start(
     if _is_held:
         _LOG.info("the recorder runs as SEALIFT_OBSERVE says; this start() changes nothing")
         return
+    names = [labels] if isinstance(labels, str) else list(labels)
+    if any("," in name or not name for name in names):
+        from sealift.errors import ArgumentError
+
+        raise ArgumentError(f"labels={names!r}; help: keys of debug_info, each without a comma")
     install_torch_when_imported()
-    keys = ",".join([labels] if isinstance(labels, str) else labels)
+    keys = ",".join(names)
     if sampling_prob is None:
         sampling_prob = 0.25 if every == "step" else 1.0
     if duty_cycle is None:

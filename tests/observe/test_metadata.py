@@ -116,6 +116,24 @@ def test_what_json_cannot_say_is_a_hook_that_raised(tmp_path: Path, caplog: pyte
     assert len(caplog.records) == 1 and torch.load(tmp_path / "a").sum() == 2
 
 
+def test_a_hook_that_writes_a_model_file_itself(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def copying(file: observe.FileSaved) -> dict[str, object]:
+        asked.append(file.path)
+        torch.save(torch.ones(1), tmp_path / "of the hook")
+        return {"producer": "p"}
+
+    observe.set_metadata_hook(copying)
+    try:
+        for name in ("a", "b"):
+            torch.save(torch.ones(2), tmp_path / name)
+    finally:
+        observe.set_metadata_hook(None)
+    assert asked == [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert observe.read_metadata(tmp_path / "a") is not None and observe.read_metadata(tmp_path / "of the hook") is None
+
+
 def test_describing_a_model() -> None:
     observe.describe_model("m:1", name="ranker", version="1")
     observe.describe_model("m:1", digest="sha256:00")
