@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     sinks = "; ".join(f"{form}: {text}" for form, text in FORMS.items()).replace("%", "%%")
     parser.usage = "sealift profile [options] -- PROGRAM [ARGUMENT ...]"
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run; FILE.py is run by this Python")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run; FILE.py and -m MODULE are run by this Python")
     parser.add_argument(
         "--every",
         choices=EVERY,
@@ -91,6 +91,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
             _write_files(arguments.out, snapshot, str(package))
         return 0
     program = _program(program)
+    if any("," in label or "+" in label or not label for label in arguments.label):
+        raise ArgumentError(f"--label {' --label '.join(arguments.label)}; help: one key of debug_info for each, without comma and plus")
     sinks = dict(parse_sink(spec) for spec in (*arguments.sink, *_sinks_of(arguments.out)))
     total: _Total | None = None
     with tempfile.TemporaryDirectory(prefix="sealift-profile-") as folder:
@@ -109,7 +111,10 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     code = child.process.returncode
     code = code if code >= 0 else 128 - code
     if total.snapshot is not None and arguments.out is not None:
-        _write_files(arguments.out, replace(total.snapshot, events=tuple(total.events)), " ".join(program))
+        try:
+            _write_files(arguments.out, replace(total.snapshot, events=tuple(total.events)), " ".join(program))
+        except OSError as error:  # the program ran, and its exit code is what counts
+            output.note(f"sealift profile: {arguments.out} is not complete: {error}")
     if output.as_json:
         processes = [{**vars(p), "samples": n} for p, n in total.processes.values()]
         summary = total.snapshot.to_dict() if total.snapshot is not None else None
@@ -117,8 +122,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         return code
     if total.snapshot is None:
         output.note(
-            "sealift profile: no process reported. It ended at once, or no Python below it has sealift installed (`sealift doctor` there tells); "
-            "programs in C++ link Sealift::torch_observe"
+            "sealift profile: no process reported. It ended at once or by os._exit, or no Python below it has sealift installed "
+            "(`sealift doctor` there tells); programs in C++ link Sealift::torch_observe"
         )
     else:
         print_table(total.snapshot, output.err, arguments.limit, len(total.processes))
@@ -136,7 +141,7 @@ def _program(words: list[str]) -> list[str]:
         raise ArgumentError("no program; help: sealift profile -- python train.py")
     if package_of(words[:1]) is not None:
         raise ArgumentError(f"{words[1]!r} is behind the package; help: options come before the package: sealift profile {words[1]} ... {words[0]}")
-    return [sys.executable, *words] if words[0].endswith(".py") else words
+    return [sys.executable, *words] if words[0].endswith(".py") or words[0] in ("-m", "-c") else words
 
 
 def _roofline(output: Output) -> int:
@@ -152,8 +157,12 @@ def _roofline(output: Output) -> int:
 def _sinks_of(folder: Path | None) -> list[str]:
     if folder is None:
         return []
-    for name in ("profile.jsonl", "trace.json"):  # of an earlier run
-        (folder / name).unlink(missing_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("profile.jsonl", "trace.json"):  # of an earlier run
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise ArgumentError(f"--out {folder}: {error.strerror or error}; help: a folder that can be written") from error
     return [f"json:{folder}/profile.jsonl", f"chrome:{folder}/trace.json"]
 
 

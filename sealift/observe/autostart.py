@@ -37,7 +37,7 @@ def start(environ: Mapping[str, str]) -> Exporter | None:
     if text in OFF or _exporter is not None or any("multiprocessing.resource_tracker" in a for a in getattr(sys, "orig_argv", ())):
         return None
     settings = Settings.parse(text)
-    settings = replace(settings, sinks=tuple(_of_one_process(spec) for spec in settings.sinks))
+    settings = replace(settings, sinks=tuple(_from_here(_of_one_process(spec)) for spec in settings.sinks))
     factories = settings.factories()
     from sealift import observe
     from sealift.observe.recorder import hold
@@ -54,6 +54,14 @@ def recorder_options(settings: Settings) -> dict[str, Any]:
     return {"every": settings.every, "needs_inputs": settings.shapes, "labels": settings.labels} | {
         name: value for name, value in named.items() if value is not None
     }
+
+
+def _from_here(spec: str) -> str:
+    """A program may change its folder before a sink writes for the first time: places are those of its start."""
+    kind, _, place = spec.partition(":")
+    if kind not in ("json", "chrome", "parquet") or os.path.isabs(place):
+        return spec
+    return f"{kind}:{os.path.abspath(place)}"
 
 
 def _of_one_process(spec: str) -> str:

@@ -60,6 +60,8 @@ class Settings:
 def _fraction(name: str, text: str) -> float:
     number = _number(name, text)
     may_be_zero = name in ("budget", "bursts")
+    if name == "budget" and number == 1:
+        raise SinkSpecError("budget=1 is all of the time; help: below 1, or 0 for no limit")
     if not 0 <= number <= 1 or (number == 0 and not may_be_zero):
         raise SinkSpecError(f"{name}={text}; help: from 0 to 1" + ("" if may_be_zero else ", and above 0"))
     return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -174,6 +175,51 @@ def test_what_a_killed_program_recorded_is_shown(script: Any, package: Path) -> 
     assert counts(Snapshot.from_dict(json.loads(done.stdout)["profile"])) == {"k0_linear_relu": 100}
 
 
+def test_a_module(script: Any, package: Path, tmp_path: Path) -> None:
+    script(SEALIFT_ONLY, "service.py")
+    done = profile("--json", "--", "-m", "service", package, "30", cwd=tmp_path)
+    assert counts(Snapshot.from_dict(json.loads(done.stdout)["profile"])) == {"k0_linear_relu": 30}
+
+
+def test_a_program_that_leaves_by_os_exit(script: Any, package: Path) -> None:
+    """It keeps what was handed over before, twice a second; the exit code is the program's."""
+    code = (
+        SEALIFT_ONLY
+        + """
+import os, time
+time.sleep(2)
+for _ in range(5): model(numpy.ones((3, 4), numpy.float32))
+os._exit(5)
+"""
+    )
+    done = profile("--json", script(code), package, "20", check=False)
+    assert done.returncode == 5
+    assert counts(Snapshot.from_dict(json.loads(done.stdout)["profile"]))["k0_linear_relu"] in (20, 25)
+    done = profile(script("import os; os._exit(4)"), check=False)
+    assert done.returncode == 4 and "by os._exit" in done.stderr
+
+
+def test_a_folder_that_cannot_be_written(script: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        done = profile("--out", out, script("print('ran')"), check=False)
+        assert (done.returncode, done.stdout) == (1, "") and "help: a folder that can be written" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_disk_that_is_full_at_the_end(
+    script: Any, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The program ran, whatever becomes of its profile: its exit code is kept."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("sealift.cli.profile._write_files", full)
+    program = script(SEALIFT_ONLY + "sys.exit(6)\n")
+    assert main(["profile", "--out", str(tmp_path / "out"), str(program), str(package), "20"], {}) == 6
+    assert "is not complete: [Errno 28]" in capsys.readouterr().err
+
+
 def test_nobody_reports() -> None:
     done = profile("--", "true")
     assert "no process reported" in done.stderr and "sealift doctor" in done.stderr
@@ -186,6 +232,8 @@ def test_nobody_reports() -> None:
         (("--", "/no/such/program"), "cannot run"),
         (("--sink", "xml", "true"), "no sink"),
         (("--sampling", "2", "true"), "sampling=2.0"),
+        (("--budget", "1", "true"), "below 1"),
+        (("--label", "a,b", "true"), "one key of debug_info"),
     ],
 )
 def test_wrong_use(words: tuple[str, ...], help: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,6 +38,7 @@ def test_settings() -> None:
         "sampling=1.5",
         "duty_cycle=0",
         "budget=-1",
+        "budget=1",
         "every=day",
         "shapes=2",
         "labels=",
@@ -57,6 +58,14 @@ def test_a_trace_belongs_to_one_process() -> None:
     assert autostart._of_one_process("chrome:a.b/t") == "chrome:a.b/t.{pid}"
     assert autostart._of_one_process("chrome:{id}.json") == "chrome:{id}.json"
     assert autostart._of_one_process("json:a.jsonl") == "json:a.jsonl"
+
+
+def test_places_are_those_of_the_start() -> None:
+    here = os.getcwd()
+    assert autostart._from_here("json:a/{pid}.jsonl") == f"json:{here}/a/{{pid}}.jsonl"
+    assert autostart._from_here("parquet:p") == f"parquet:{here}/p"
+    for spec in ("json:/a.jsonl", "table", "otlp:http://localhost:4318", "prometheus:9464"):
+        assert autostart._from_here(spec) == spec
 
 
 def python(code: str, **variables: str) -> subprocess.CompletedProcess[str]:

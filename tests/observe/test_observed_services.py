@@ -91,6 +91,15 @@ def test_an_unwritable_place(tmp_path: Path, package: Path) -> None:
     assert "lost 1 batches with 60 samples" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_program_that_changes_its_folder(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    done, _ = serve(tmp_path, package, f"{ALL},sink=json:seen.jsonl", f"import os\nos.chdir({str(tmp_path / 'elsewhere')!r})\n" + SEALIFT_ONLY)
+    assert (done.returncode, done.stderr) == (0, "")
+    total = merged(read_json_lines(tmp_path / "seen.jsonl"))
+    assert total is not None and counts(total) == {"k0_linear_relu": 60}
+
+
 STORM = """
 import os, sys, numpy, sealift
 model = sealift.load(sys.argv[1])

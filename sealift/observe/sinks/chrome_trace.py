@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from sealift.observe.sinks.json_lines import expanded
+from sealift.observe.sinks.kept_file import KeptFile
 from sealift.observe.snapshot import Event, Process, Snapshot
 
 
@@ -38,8 +38,7 @@ class ChromeTraceSink:
 
 class _TraceFile:
     def __init__(self, path: str, base_unix_ns: int) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._file = KeptFile(path, os.O_RDWR | os.O_TRUNC)
         self._base_unix_ns = base_unix_ns
         self._named: set[tuple[int, int]] = set()  # (pid, thread) that have a name in the file
         self._end = 0  # of what was written whole
@@ -72,19 +71,19 @@ class _TraceFile:
         return f'{{"ph":"X","name":{name},"cat":{category},{where},"ts":{start},"dur":{duration},"args":{json.dumps(arguments)}}}'
 
     def _write(self, data: bytes) -> None:
-        at = self._end
+        at, file = self._end, self._file.descriptor()
         while data:
-            count = os.pwrite(self._file, data, at)
+            count = os.pwrite(file, data, at)
             data, at = data[count:], at + count
         self._end = at
 
     def close(self) -> None:
         try:
             if self._end:
-                os.ftruncate(self._file, self._end)  # drops what a failed write left
+                os.ftruncate(self._file.descriptor(), self._end)  # drops what a failed write left
                 self._write(b"\n]\n")
         finally:
-            os.close(self._file)
+            self._file.close()
 
 
 def _name(process: Process, thread: int | None, base_unix_ns: int) -> str:

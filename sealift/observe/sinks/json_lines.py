@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from sealift.observe.sinks.kept_file import KeptFile
 from sealift.observe.snapshot import Process, Snapshot
 
 
@@ -15,15 +16,15 @@ class JsonLinesSink:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
-        self._files: dict[str, int] = {}  # path -> descriptor
+        self._files: dict[str, KeptFile] = {}
         self._broken: set[str] = set()  # paths whose last line is cut short
 
     def write(self, delta: Snapshot) -> None:
         path = expanded(self._path, delta.process)
-        file = self._files.get(path)
-        if file is None:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            file = self._files[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        kept = self._files.get(path)
+        if kept is None:
+            kept = self._files[path] = KeptFile(path, os.O_WRONLY | os.O_APPEND)
+        file = kept.descriptor()
         line = json.dumps(delta.to_dict(), separators=(",", ":")).encode() + b"\n"
         if path in self._broken:
             line = b"\n" + line
@@ -36,7 +37,7 @@ class JsonLinesSink:
 
     def close(self) -> None:
         while self._files:
-            os.close(self._files.popitem()[1])
+            self._files.popitem()[1].close()
 
 
 def expanded(path: str, process: Process) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -215,6 +216,26 @@ def test_chrome_trace_on_a_full_disk(tmp_path: Path, then: str) -> None:
     else:
         assert lost > 0
         assert text.startswith("[\n{")
+
+
+@pytest.mark.parametrize("kind", ["json", "chrome"])
+def test_a_descriptor_that_the_program_closed_and_uses_again(tmp_path: Path, kind: str) -> None:
+    """As programs that become daemons do: nothing is written into what is the program's now."""
+    path, own = tmp_path / "out", tmp_path / "own"
+    sink = parse_sink(f"{kind}:{path}")[1]()
+    sink.write(delta(0))
+    (number,) = [int(p.name) for p in Path("/proc/self/fd").iterdir() if os.path.realpath(p) == str(path)]
+    with open(own, "wb") as file:
+        os.dup2(file.fileno(), number)
+    sink.write(delta(1))
+    sink.write(delta(2))
+    sink.close()
+    os.close(number)
+    assert own.read_bytes() == b""
+    if kind == "json":
+        assert read_json_lines(path) == [delta(i) for i in range(3)]
+    else:
+        assert len([e for e in json.loads(path.read_text()) if e["ph"] == "X"]) == 3 * len(delta(0).events)
 
 
 # ---- Chrome trace --------------------------------------------------------------------------------------------------------------
