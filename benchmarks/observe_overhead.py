@@ -1,9 +1,10 @@
 """What observing costs, and how true it is, by one command.
 
-    python benchmarks/observe_overhead.py --write docs/observe-overhead.md        (about seven minutes; --quick: under two)
+    python benchmarks/observe_overhead.py --write docs/observe-overhead.md        (about eight minutes; --quick: under two)
 
 Single operators: median of paired differences, watched and unwatched in turn. Whole models: steps inside a window and outside take turns, and what
-windows and bursts cost is that times the share of time that they take. Truth: a second callback, native, that takes every call of the same run."""
+windows and bursts cost is that times the share of time that they take. Truth: a native callback that times calls, drawn at random, while nobody
+listens inside them, in turn with the recorder."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,15 +65,21 @@ int main(void) {
 
 
 TRUTH = r"""
-/* An observer that takes every call: how often and how long, by name. */
+// An observer that times calls, drawn at random, and has PyTorch tell nobody of the operators inside one: nothing has to be taken out of its times.
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 #include "sealift_observe.h"
+namespace at { void enableRecordFunction(bool enable); }
 enum { SIZE = 4096 };
-static struct { char name[96]; uint64_t count, total_ns; } table[SIZE];
+static struct { char name[96]; uint64_t count, total_ns; double squares; } table[SIZE];
 static volatile char busy;
-static void on_exit_(void *user, void *entered, const sealift_observed *event) {
-  (void)user, (void)entered;
+static void *on_enter(void *, const sealift_observed *event) {
+  if (event->source == SEALIFT_SOURCE_TORCH) at::enableRecordFunction(false);
+  return nullptr;
+}
+static void on_exit(void *, void *, const sealift_observed *event) {
+  if (event->source == SEALIFT_SOURCE_TORCH) at::enableRecordFunction(true);
   uint64_t hash = 1469598103934665603u;
   for (const char *c = event->name; *c; ++c) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
   while (__atomic_test_and_set(&busy, __ATOMIC_ACQUIRE)) {}
@@ -80,23 +88,27 @@ static void on_exit_(void *user, void *entered, const sealift_observed *event) {
     if (table[i].name[0] == 0) strncpy(table[i].name, event->name, 95);
     table[i].count += 1;
     table[i].total_ns += event->dur_ns;
+    table[i].squares += (double)event->dur_ns * (double)event->dur_ns;
     break;
   }
   __atomic_clear(&busy, __ATOMIC_RELEASE);
 }
-uint64_t truth_begin(void *add) {
-  memset(table, 0, sizeof table);
-  sealift_observer observer = {sizeof observer, 0, on_exit_, 0, 0, 1.0, 0, 0, 0};
+extern "C" void truth_clear() { memset(table, 0, sizeof table); }
+extern "C" uint64_t truth_begin(void *add, double probability) {
+  const sealift_observer observer = {sizeof observer, on_enter, on_exit, nullptr, nullptr, probability, 0, 0, 0};
   uint64_t id = 0;
   char error[256];
   return ((sealift_status(*)(const sealift_observer *, uint64_t *, char *, size_t))add)(&observer, &id, error, sizeof error) == SEALIFT_OK ? id : 0;
 }
-const char *truth_row(int i, uint64_t *count, uint64_t *total_ns) {
+extern "C" const char *truth_row(int i, uint64_t *count, uint64_t *total_ns, double *squares) {
   *count = table[i].count;
   *total_ns = table[i].total_ns;
+  *squares = table[i].squares;
   return table[i].name;
 }
 """
+TRUTH_PROBABILITY = 1 / 3  # operators lie three deep: of each there are calls that are drawn while none around them is
+RECORDED_S, TRUE_S = 2.0, 0.6  # in turn
 
 
 @dataclass(frozen=True)
@@ -196,41 +208,104 @@ def kernels(rounds: int, folder: Path) -> tuple[int, list[tuple[str, Difference]
     return count, rows
 
 
+@dataclass(frozen=True)
+class Timed:
+    calls: int
+    mean_ns: float
+    error: float  # its standard error, as a share
+
+
 class Truth:
-    """Every call's time, by a native callback beside the recorder; both see the same calls."""
+    """What operators take where nobody listens inside them, by a native callback that is alone."""
 
     def __init__(self, folder: Path) -> None:
-        (folder / "truth.c").write_text(TRUTH)
-        command = ["gcc", "-O2", "-shared", "-fPIC", f"-I{ROOT / 'contracts'}", str(folder / "truth.c"), "-o", str(folder / "truth.so")]
-        subprocess.run(command, check=True)
+        (folder / "truth.cpp").write_text(TRUTH)
+        libraries = Path(torch.__file__).parent / "lib"
+        command = ["g++", "-O2", "-shared", "-fPIC", f"-I{ROOT / 'contracts'}", str(folder / "truth.cpp"), f"-L{libraries}", "-ltorch_cpu"]
+        subprocess.run([*command, "-o", str(folder / "truth.so")], check=True)
         self._library = ctypes.CDLL(str(folder / "truth.so"))
         self._library.truth_begin.restype = ctypes.c_uint64
+        self._library.truth_begin.argtypes = [ctypes.c_void_p, ctypes.c_double]
         self._library.truth_row.restype = ctypes.c_char_p
         self._runtime = ctypes.CDLL(_runtime.__file__)
         self._runtime.sealift_observer_remove.argtypes = [ctypes.c_uint64]
 
-    def begin(self) -> None:
-        self._id = self._library.truth_begin(ctypes.cast(self._runtime.sealift_observer_add, ctypes.c_void_p))
-        assert self._id
+    def clear(self) -> None:
+        self._library.truth_clear()
 
-    def end(self) -> dict[str, tuple[int, int]]:
-        """name -> (calls, ns)"""
-        self._runtime.sealift_observer_remove(self._id)
-        count, total = ctypes.c_uint64(), ctypes.c_uint64()
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        number = self._library.truth_begin(ctypes.cast(self._runtime.sealift_observer_add, ctypes.c_void_p), TRUTH_PROBABILITY)
+        assert number
+        try:
+            yield
+        finally:
+            self._runtime.sealift_observer_remove(number)
+
+    def operators(self) -> dict[str, Timed]:
+        count, total, squares = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_double()
         rows = {}
         for i in range(4096):
-            name = self._library.truth_row(i, ctypes.byref(count), ctypes.byref(total))
+            name = self._library.truth_row(i, ctypes.byref(count), ctypes.byref(total), ctypes.byref(squares))
             if name:
-                rows[name.decode()] = (count.value, total.value)
+                calls, mean = count.value, total.value / count.value
+                variance = max(0.0, squares.value / calls - mean**2)
+                rows[name.decode()] = Timed(calls, mean, (variance / calls) ** 0.5 / mean)
         return rows
+
+
+def calls_of_a_step(step: Callable[[], object]) -> dict[str, float]:
+    """How often each operator runs, exactly."""
+    steps = 3
+    observe.start(sampling_prob=1, **WHOLE)
+    for _ in range(steps):
+        step()
+    calls: dict[str, float] = {}
+    for series in observe.stop().series:
+        calls[series.operator] = calls.get(series.operator, 0) + series.count / steps
+    return calls
+
+
+def compared(step: Callable[[], object], seconds: float, truth: Truth) -> tuple[observe.Snapshot, list[Operator]]:
+    """The recorder for so many seconds, as a user has it, with pauses in which the truth is measured: so both see the machine as it is, and neither
+    sees the other. The ten operators that take longest."""
+    calls = calls_of_a_step(step)
+    truth.clear()
+    observe.start()
+    recorded = 0.0
+    while recorded < seconds:
+        observe.adjust(records=True)
+        begin = time.monotonic()
+        run_for(step, min(RECORDED_S, seconds - recorded))
+        recorded += time.monotonic() - begin
+        observe.adjust(records=False)
+        with truth.listening():
+            run_for(step, TRUE_S)
+    snapshot = observe.stop()
+    seen: dict[str, list[observe.Series]] = {}
+    for series in snapshot.series:
+        seen.setdefault(series.operator, []).append(series)
+    rows = []
+    timed = truth.operators()
+    for name in sorted(timed, key=lambda n: -timed[n].mean_ns * calls.get(n, 0))[:10]:
+        mine, true = seen.get(name, []), timed[name]
+        count, samples = sum(s.count for s in mine), sum(s.samples for s in mine)
+        if not count:
+            rows.append(Operator(name, true.mean_ns, true.error, 1.0, 1.0, 0))
+            continue
+        mean = sum(s.total_ns for s in mine) / count
+        error = max(s.mean_standard_error_ns for s in mine) / mean
+        rows.append(Operator(name, true.mean_ns, true.error, mean / true.mean_ns - 1, error, samples))
+    return snapshot, rows
 
 
 @dataclass(frozen=True)
 class Operator:
     name: str
-    true_ns: float  # mean of every call
+    true_ns: float  # mean of the calls that the truth drew
+    true_error: float  # its standard error, as a share
     error: float  # the recorder's mean against it
-    expected: float  # its own standard error, as a share
+    expected: float  # the recorder's own standard error, as a share
     samples: int
 
 
@@ -266,10 +341,13 @@ class WholeModel:
         return max(abs(o.error) for o in self.operators)
 
 
-def run_for(step: Callable[[], object], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+def run_for(step: Callable[[], object], seconds: float) -> float:
+    """At least one step; how many there were in a second."""
+    begin, steps = time.monotonic(), 0
+    while steps == 0 or time.monotonic() < begin + seconds:
         step()
+        steps += 1
+    return steps / (time.monotonic() - begin)
 
 
 def in_turns(step: Callable[[], object], probability: float, seconds: float) -> Difference:
@@ -303,34 +381,13 @@ def whole(name: str, goal: float, step: Callable[[], object], seconds: float, tu
     run_for(step, 0.5)
     # As a user has it: nobody else listens.
     observe.start()
-    run_for(step, 1.0)
+    step_ms = 1e3 / run_for(step, 1.0)
     first_second = sum(s.samples for s in observe.snapshot().series)
     run_for(step, min(20.0, seconds / 2))
     burst_share = _runtime.recorder_state()["burst_duty_cycle"]
     account = observe.stop().sampling
-    # The same again, beside the truth.
-    truth.begin()
-    observe.start()
-    begin, steps = time.monotonic(), 0
-    while time.monotonic() < begin + seconds:
-        step()
-        steps += 1
-    step_ms = (time.monotonic() - begin) / steps * 1e3
-    snapshot = observe.stop()
-    every = truth.end()
-    seen: dict[str, list[observe.Series]] = {}
-    for series in snapshot.series:
-        seen.setdefault(series.operator, []).append(series)
-    operators = []
-    for operator, (calls, total_ns) in sorted(every.items(), key=lambda row: -row[1][1])[:10]:
-        mine = seen.get(operator, [])
-        count, samples = sum(s.count for s in mine), sum(s.samples for s in mine)
-        if not count:
-            operators.append(Operator(operator, total_ns / calls, 1.0, 1.0, 0))
-            continue
-        mean = sum(s.total_ns for s in mine) / count
-        error = max(s.mean_standard_error_ns for s in mine) / mean
-        operators.append(Operator(operator, total_ns / calls, mean / (total_ns / calls) - 1, error, samples))
+    # The same again, in turn with the truth.
+    snapshot, operators = compared(step, seconds, truth)
     windows, bursts = in_turns(step, account.probability, turns_s), in_turns(step, 1.0, turns_s / 3)
     return WholeModel(
         name, goal, step_ms, account.probability, account.duty_cycle, windows, bursts, burst_share, account.overhead, first_second,
@@ -454,16 +511,19 @@ def page(rounds: int, seconds: float, turns_s: float) -> str:
         "Where the machine is so busy that the pairs' interval is wider than a quarter of the goal, the account decides.",
         "",
         f"## The mean of the top ten operators after {seconds:.0f} s",
-        "The truth is every call of the same run, by a second callback that adds up its times. What either callback takes inside an operator is taken out",
-        "of both times, as measured. The machine's noise is in both, but not alike: the recorder sees windows, the truth all of the minute.",
-        "*Expected*: the standard error that the recorder states itself. What is off by more than two or three of it has phases that windows missed.",
+        f"The recorder and the truth take turns, {RECORDED_S:g} s and {TRUE_S:g} s, so that neither sees the other. The truth draws one call in three and times it",
+        "while PyTorch tells nobody of the operators inside, so that nothing has to be taken out of its times; out of the recorder's is taken what its own",
+        "hooks took inside an operator, as measured, and PyTorch's part of that, as estimated. *Expected*: the standard error that the recorder states itself;",
+        "the truth's own stands behind its mean.",
         "",
         "| | operator | true mean | recorder | expected | samples |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
         for o in row.operators:
-            lines.append(f"| {row.name.partition(',')[0]} | {o.name} | {o.true_ns / 1e3:.2f} us | {o.error:+.1%} | {o.expected:.1%} | {o.samples} |")
+            lines.append(
+                f"| {row.name.partition(',')[0]} | {o.name} | {o.true_ns / 1e3:.2f} us (±{o.true_error:.1%}) | {o.error:+.1%} | {o.expected:.1%} | {o.samples} |"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -472,7 +532,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="the page to write")
     parser.add_argument("--quick", action="store_true", help="a look, in under two minutes")
     parser.add_argument("--rounds", type=int, help="pairs for each operator row (61)")
-    parser.add_argument("--seconds", type=float, help="of recording each whole model beside the truth (60)")
+    parser.add_argument("--seconds", type=float, help="of recording each whole model, in turn with the truth (60)")
     parser.add_argument("--turns", type=float, help="seconds of steps that take turns, for windows and again for bursts (15)")
     arguments = parser.parse_args()
     rounds, seconds, turns = (11, 8.0, 2.0) if arguments.quick else (61, 60.0, 15.0)
