@@ -21,12 +21,6 @@ constexpr int64_t kRowQueries = 4;
 constexpr int64_t kForkWork = 1 << 16;         // multiply-adds below which a fork costs more than it saves
 constexpr float kNoScore = -__builtin_inff();
 
-// b where either is NaN. A NaN score need not reach the maximum: it makes its weight, and with it the row, NaN.
-SEALIFT_INLINE Lanes larger(Lanes a, Lanes b) {
-  LanesParts x{a}, y{b};
-  SEALIFT_EACH_PART(Vec<float>::kParts, x.vec.part[i] = max_part(x.vec.part[i], y.vec.part[i]));
-  return x.whole;
-}
 SEALIFT_INLINE Lanes or_zero(Lanes maximum) { return maximum == broadcast(kNoScore) ? Lanes{} : maximum; } // so that -inf - maximum is not NaN
 
 // e^x for x <= 0 or NaN. From -88 down the power of two is the one of exponent -127, whose bits are those of zero: no comparison is needed.

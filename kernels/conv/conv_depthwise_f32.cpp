@@ -25,6 +25,7 @@ struct DepthwiseTile {
   int64_t ldr;
   const float *fetch;      // what a later tile reads first, fetch_rows by positions * stride
   int64_t fetch_rows;
+  int64_t tiles;           // one after the other along the row, all of them inside x where there are more than one
   int32_t flags;           // TileFlags: activations only
   bool post_relu;
 };
@@ -32,65 +33,104 @@ struct DepthwiseTile {
 // Which columns of a tile's inputs lie in x: all, all but the first, all but the last, all but both, or as DepthwiseTile::columns says.
 enum Edges { kInside = 0, kNoFirst = 1, kNoLast = 2, kNeither = 3, kAnyEdges = 4 };
 
+// Elements a constant distance apart, three to a pointer: [p], [p + step] and [p + 2 step] are addressing modes.
+template <int kCount>
+struct Walk {
+  const float *at[(kCount + 2) / 3];
+  SEALIFT_INLINE Walk(const float *first, int64_t step) {
+#pragma GCC unroll 8
+    for (int g = 0; g < (kCount + 2) / 3; g++) {
+      at[g] = first + 3 * g * step;
+      asm("" : "+r"(at[g])); // or the compiler keeps every product of the step
+    }
+  }
+  SEALIFT_INLINE const float *operator()(int i, int64_t step) const { return at[i / 3] + (i % 3) * step; }
+  SEALIFT_INLINE void advance(int64_t by) {
+#pragma GCC unroll 8
+    for (int g = 0; g < (kCount + 2) / 3; g++) {
+      at[g] += by;
+      asm("" : "+r"(at[g]));
+    }
+  }
+};
+
+template <int kCount, bool kWalks>
+SEALIFT_INLINE void prefetch_columns(const float *first, int64_t step) {
+  if constexpr (kWalks) {
+    const Walk<kCount> walk(first, step);
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; i++) __builtin_prefetch(walk(i, step), 0, 3);
+  } else {
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; i++, first += step) {
+      __builtin_prefetch(first, 0, 3);
+      asm("" : "+r"(first));
+    }
+  }
+}
+
 template <int kTaps, int kStride, int kPositions, int kEdges>
 void depthwise_tile(const DepthwiseTile &t) {
   constexpr int kColumns = (kPositions - 1) * kStride + kTaps;
-  const int64_t column_step = t.column, row_step = t.row - kColumns * t.column, w_step = t.w_stride;
+  constexpr int kWalked = kStride == 2 ? kColumns : 1; // of stride 1, one pointer that steps from column to column is faster
+  const int64_t column_step = t.column, row_step = t.row, w_step = t.w_stride;
   const uint64_t columns = t.columns;
-  for (int64_t j = 0; j < t.count; j += kWidth) {
-    Lanes sum[kPositions];
+  const float *tile_x = t.x, *tile_fetch = t.fetch, *tile_residual = t.residual;
+  float *tile_out = t.out;
+  for (int64_t tiles = t.tiles; tiles > 0; tiles--) {
+    for (int64_t j = 0; j < t.count; j += kWidth) {
+      Lanes sum[kPositions];
 #pragma GCC unroll 8
-    for (int i = 0; i < kPositions; i++) sum[i] = Lanes{};
-    const float *x = t.x + j, *w = t.w + j;
-    for (int64_t kh = t.rows; kh > 0; kh--) {
-      Lanes wv[kTaps];
+      for (int i = 0; i < kPositions; i++) sum[i] = Lanes{};
+      const float *x = tile_x + j, *w = t.w + j;
+      Walk<kWalked> walk(x, column_step);
+      for (int64_t kh = t.rows; kh > 0; kh--) {
+        Lanes wv[kTaps];
 #pragma GCC unroll 8
-      for (int kw = 0; kw < kTaps; kw++, w += w_step) wv[kw] = load_lanes(w);
+        for (int kw = 0; kw < kTaps; kw++, w += w_step) wv[kw] = load_lanes(w);
 #pragma GCC unroll 32
-      for (int column = 0; column < kColumns; column++) {
-        const bool inside = kEdges == kAnyEdges ? columns >> column & 1 : !((kEdges & kNoFirst) && column == 0) && !((kEdges & kNoLast) && column == kColumns - 1);
-        if (inside) {
-          const Lanes xv = load_lanes(x);
+        for (int column = 0; column < kColumns; column++) {
+          const bool inside = kEdges == kAnyEdges ? columns >> column & 1 : !((kEdges & kNoFirst) && column == 0) && !((kEdges & kNoLast) && column == kColumns - 1);
+          if (inside) {
+            const Lanes xv = load_lanes(kWalked > 1 ? walk(column, column_step) : x);
 #pragma GCC unroll 8
-          for (int i = 0; i < kPositions; i++) {
-            const int kw = column - i * kStride;
-            if (kw >= 0 && kw < kTaps) sum[i] = multiply_add(xv, wv[kw], sum[i]);
+            for (int i = 0; i < kPositions; i++) {
+              const int kw = column - i * kStride;
+              if (kw >= 0 && kw < kTaps) sum[i] = multiply_add(xv, wv[kw], sum[i]);
+            }
+          }
+          if constexpr (kWalked == 1) {
+            x += column_step;
+            asm("" : "+r"(x)); // one addition a column, not a product of the stride for each
           }
         }
-        x += column_step;
-        asm("" : "+r"(x)); // one addition a column, not a product of the stride for each
+        if constexpr (kWalked > 1) walk.advance(row_step);
+        else x += row_step - kColumns * column_step;
       }
-      x += row_step;
-    }
-    if (j % 16 == 0) { // a line of cache
-      const float *fetch = t.fetch + j;
-      for (int64_t r = t.fetch_rows; r > 0; r--, fetch += t.row - kPositions * kStride * column_step) {
-#pragma GCC unroll 32
-        for (int column = 0; column < kPositions * kStride; column++, fetch += column_step) {
-          __builtin_prefetch(fetch, 0, 3);
-          asm("" : "+r"(fetch));
-        }
+      float *out = tile_out + j;
+      if (j % 16 == 0) { // a line of cache
+        const float *fetch = tile_fetch + j;
+        for (int64_t r = t.fetch_rows; r > 0; r--, fetch += row_step) prefetch_columns<kPositions * kStride, (kWalked > 1)>(fetch, column_step);
+        // The next tile's lines, which its stores would wait for where out exceeds L2; past out's end the hint is void.
+        prefetch_columns<kPositions, (kWalked > 1)>(out + kPositions * t.ldc, t.ldc);
+      }
+      const Lanes bias = t.bias ? load_lanes(t.bias + j) : Lanes{};
+#pragma GCC unroll 8
+      for (int i = 0; i < kPositions; i++) {
+        Lanes y = t.bias ? sum[i] + bias : sum[i];
+        if (t.flags & kRelu) y = relu(y);
+        else if (t.flags & kRelu6) y = relu6(y);
+        else if (t.flags & kHardSwish) y = hard_swish(y);
+        else if (t.flags & kHardSigmoid) y = hard_sigmoid(y);
+        if (t.residual) y += load_lanes(tile_residual + i * t.ldr + j);
+        if (t.post_relu) y = relu(y);
+        store_lanes(out, y);
+        out += t.ldc;
       }
     }
-    const Lanes bias = t.bias ? load_lanes(t.bias + j) : Lanes{};
-    float *out = t.out + j;
-    if (j % 16 == 0) { // the next tile's lines, which its stores would wait for where out exceeds L2; past out's end the hint is void
-      const float *ahead = out + kPositions * t.ldc;
-#pragma GCC unroll 8
-      for (int i = 0; i < kPositions; i++, ahead += t.ldc) __builtin_prefetch(ahead, 1, 3);
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < kPositions; i++) {
-      Lanes y = t.bias ? sum[i] + bias : sum[i];
-      if (t.flags & kRelu) y = relu(y);
-      else if (t.flags & kRelu6) y = relu6(y);
-      else if (t.flags & kHardSwish) y = hard_swish(y);
-      else if (t.flags & kHardSigmoid) y = hard_sigmoid(y);
-      if (t.residual) y += load_lanes(t.residual + i * t.ldr + j);
-      if (t.post_relu) y = relu(y);
-      store_lanes(out, y);
-      out += t.ldc;
-    }
+    tile_x += kPositions * kStride * column_step, tile_fetch += kPositions * kStride * column_step;
+    tile_out += kPositions * t.ldc;
+    if (t.residual) tile_residual += kPositions * t.ldr;
   }
 }
 
@@ -188,7 +228,7 @@ void fast_line(const ConvF32 &c, int64_t n, int64_t h, int64_t c0, int64_t end) 
   t.w = c.w + rows.from * c.kernel_w * c.out_c + c0;
   t.bias = in_registers && c.bias ? c.bias + c0 : nullptr;
   const float *image = c.x + n * c.x_strides[0] + c0;
-  for (int64_t w0 = 0, positions; w0 < c.out_w; w0 += positions) {
+  for (int64_t w0 = 0, positions; w0 < c.out_w; w0 += positions * t.tiles) {
     positions = c.out_w - w0 < most ? c.out_w - w0 : most;
     const int64_t x0 = w0 * c.stride_w - c.pad_w, columns = (positions - 1) * c.stride_w + c.kernel_w;
     const Range inside = taps_inside(x0, 1, columns, c.in_w);
@@ -200,6 +240,11 @@ void fast_line(const ConvF32 &c, int64_t n, int64_t h, int64_t c0, int64_t end) 
       t.fetch = image + (y0 + c.kernel_h - 2) * t.row + (x0 + columns) * t.column;
       t.fetch_rows = y0 + c.kernel_h <= c.in_h && x0 + columns + most * 2 <= c.in_w && c.kernel_h >= 2 ? 2 : 0;
     }
+    t.tiles = 1;
+    if (positions == most && inside.from == 0 && inside.to == columns) {
+      const int64_t fit = (c.out_w - w0) / most, reach = (c.in_w - columns - x0) / (most * c.stride_w) + 1;
+      t.tiles = fit < reach ? fit : reach;
+    }
     t.columns = (uint64_t(1) << inside.to) - (uint64_t(1) << inside.from);
     t.x = image + (y0 + rows.from) * t.row + x0 * t.column;
     t.out = c.out + n * c.out_strides[0] + h * c.out_strides[1] + w0 * c.out_strides[2] + c0;
@@ -207,7 +252,7 @@ void fast_line(const ConvF32 &c, int64_t n, int64_t h, int64_t c0, int64_t end) 
     t.residual = in_registers ? residual : nullptr;
     kernel_for(c.kernel_w, c.stride_w, positions, columns, inside.from, inside.to)(t);
     if (!in_registers)
-      for (int64_t i = 0; i < positions; i++) finish_channels(c, t.out + i * t.ldc, t.count, c.bias ? c.bias + c0 : nullptr, residual ? residual + i * t.ldr : nullptr);
+      for (int64_t i = 0; i < positions * t.tiles; i++) finish_channels(c, t.out + i * t.ldc, t.count, c.bias ? c.bias + c0 : nullptr, residual ? residual + i * t.ldr : nullptr);
   }
 }
 

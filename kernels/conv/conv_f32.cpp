@@ -9,127 +9,19 @@
 #include "conv.h"
 
 #include "../../contracts/sealift_model.h"
+#include "conv_band.h"
 #include "conv_finish.h"
+#include "conv_plan.h"
 #include "conv_tile.h"
 
 namespace SEALIFT_NS {
 namespace {
 
-constexpr int64_t kBlockDepth = 384;                      // steps of k between a tile's visits: a block of weights is kBlockDepth * 128 bytes
-constexpr int64_t kWholeDepth = 640;                      // of k, below which it is not cut
 constexpr int64_t kNearCacheBytes = kWidth == 16 ? 1 << 20 : 256 << 10; // of L2, for x
 constexpr int64_t kSmallBytes = 64 << 10;                 // of weights, below which nothing is fetched ahead
 constexpr int64_t kPrefetchTiles = 64;                    // the calls over which the next block is fetched
-constexpr int64_t kMaxTaps = 64;                          // of a block
 constexpr int64_t kShallow = 256;                         // input channels up to which a 1x1 convolution is done here, as one long row
 constexpr int64_t kForkWork = 1 << 17;                    // multiply-adds below which a fork costs more than it saves
-
-struct Plan {
-  ConvF32 conv;
-  bool transposed, bands;
-  bool deep; // more than one slice somewhere: then a region is walked image by image
-  int64_t in_channels, out_channels; // of a group
-  int64_t panels;                    // of a group
-  int64_t taps, depth;               // of a slice of the kernel
-  int64_t taps_each, channel_chunks, channels_each, blocks; // how k is cut: whole taps, or the channels of one
-  int64_t remainders, tiles;         // rows of positions a line of out is cut into, tiles a row
-  int64_t strip;                     // columns of a tile
-  bool in_registers;
-};
-
-// x, or a copy of a part of it: what lies outside [h0, h1) x [w0, w1) is zero.
-struct View {
-  const float *x; // (h0, w0)
-  int64_t row, column;
-  int64_t h0, h1, w0, w1;
-};
-
-struct Position {
-  int64_t n, h, remainder, tile; // n: the image, batch member * out_d + slice
-};
-
-// A slice of the kernel: all there is in two dimensions. `exists`: false for the one that stands for none, where no slice meets x.
-struct Slice {
-  int64_t index;
-  bool first, last, exists;
-};
-
-struct Block {
-  int64_t tap0, tap1, channel0, channels;
-  const float *b;
-  bool first, last;
-  int64_t top, bottom, left, right; // reach of the taps from the first position's corner
-  Segment whole[kMaxTaps];          // from that corner: for tiles that lie inside x
-  int64_t num_whole;
-};
-
-void make_plan(Plan &p, const ConvF32 &c, bool transposed) {
-  p.conv = c;
-  p.transposed = transposed;
-  p.bands = conv_f32_copies_bands(c, transposed);
-  p.deep = c.in_d != 1 || c.out_d != 1 || c.kernel_d != 1;
-  p.in_channels = c.in_c / c.groups;
-  p.out_channels = c.out_c / c.groups;
-  p.panels = divide_up(p.out_channels, kPanel);
-  p.taps = c.kernel_h * c.kernel_w;
-  p.depth = p.taps * p.in_channels;
-  p.channel_chunks = 1;
-  p.channels_each = p.in_channels;
-  if (p.depth <= kWholeDepth && p.taps <= kMaxTaps) {
-    p.taps_each = p.taps;
-  } else if (p.in_channels > kBlockDepth) {
-    p.taps_each = 1;
-    p.channel_chunks = divide_up(p.in_channels, kBlockDepth);
-    p.channels_each = (divide_up(p.in_channels, p.channel_chunks) + 3) / 4 * 4;
-    p.channel_chunks = divide_up(p.in_channels, p.channels_each);
-  } else {
-    p.taps_each = p.in_channels > 0 ? kBlockDepth / p.in_channels : kMaxTaps;
-    if (p.taps_each > kMaxTaps) p.taps_each = kMaxTaps;
-    if (p.taps_each > c.kernel_w) p.taps_each = p.taps_each / c.kernel_w * c.kernel_w;
-  }
-  p.blocks = p.taps_each > 0 ? divide_up(p.taps, p.taps_each) * p.channel_chunks : 1;
-  if (p.blocks < 1) p.blocks = 1;
-  p.remainders = transposed ? c.stride_w : 1;
-  p.strip = p.out_channels == kWideColumns ? kWideColumns : kTileColumns;
-  p.tiles = divide_up(divide_up(c.out_w, p.remainders), p.strip == kTileColumns ? kTileRows : kWideRows);
-  p.in_registers = finishes_in_registers(c);
-}
-
-// The tap's input channels follow the ones of the tap before, so that both are one segment.
-SEALIFT_INLINE bool taps_adjoin(const Plan &p, const View &v) {
-  return !p.transposed && p.conv.dilation_w == 1 && p.channel_chunks == 1 && v.column == p.in_channels;
-}
-
-SEALIFT_INLINE void append(Segment *segments, int64_t &count, bool adjoins, Segment s) {
-  if (adjoins && count > 0 && segments[count - 1].a + segments[count - 1].k == s.a && segments[count - 1].b + segments[count - 1].k * kPanel == s.b) segments[count - 1].k += s.k;
-  else segments[count++] = s;
-}
-
-void make_block(Block &b, const Plan &p, const View &v, const Slice &slice, int64_t index, const float *panel) {
-  const ConvF32 &c = p.conv;
-  b.tap0 = index / p.channel_chunks * p.taps_each;
-  b.tap1 = !slice.exists ? b.tap0 : b.tap0 + p.taps_each < p.taps ? b.tap0 + p.taps_each : p.taps;
-  b.channel0 = index % p.channel_chunks * p.channels_each;
-  b.channels = p.in_channels - b.channel0 < p.channels_each ? p.in_channels - b.channel0 : p.channels_each;
-  b.b = panel + (b.tap0 * p.in_channels + b.channel0) * kPanel;
-  b.first = index == 0 && slice.first;
-  b.last = index + 1 == p.blocks && slice.last;
-  b.num_whole = 0;
-  if (p.transposed || b.tap0 >= b.tap1) return;
-  const bool adjoins = taps_adjoin(p, v);
-  b.top = b.tap0 / c.kernel_w * c.dilation_h;
-  b.bottom = (b.tap1 - 1) / c.kernel_w * c.dilation_h;
-  b.left = (c.kernel_w - 1) * c.dilation_w;
-  b.right = 0;
-  int64_t kh = b.tap0 / c.kernel_w, kw = b.tap0 % c.kernel_w;
-  for (int64_t tap = b.tap0; tap < b.tap1; tap++) {
-    const int64_t dy = kh * c.dilation_h, dx = kw * c.dilation_w;
-    if (dx < b.left) b.left = dx;
-    if (dx > b.right) b.right = dx;
-    append(b.whole, b.num_whole, adjoins, {dy * v.row + dx * v.column + b.channel0, (tap - b.tap0) * p.in_channels * kPanel, b.channels});
-    if (++kw == c.kernel_w) kw = 0, kh++;
-  }
-}
 
 // The tile being computed: `count` positions, t.c and t.ldc already say where their sums go. `after`: what the last call does besides.
 struct TileCall {
@@ -140,6 +32,20 @@ struct TileCall {
 };
 
 SEALIFT_INLINE void run(TileCall &call, int64_t count) { kConvTileKernels[count - 1][call.vectors - 1](call.t); }
+
+// A tile inside x whose segments are all `segment` long; 0: of any lengths.
+SEALIFT_INLINE void run_whole(TileCall &call, int64_t count, int64_t segment) {
+  const ConvTileKernel kernel = call.vectors == 2 ? kernel_of_segments(segment, count) : nullptr;
+  if (kernel) kernel(call.t);
+  else run(call, count);
+}
+
+// The length that a block's segments have in common; 0: none.
+SEALIFT_INLINE int64_t common_length(const Block &b) {
+  for (int64_t i = 1; i < b.num_whole; i++)
+    if (b.whole[i].k != b.whole[0].k) return 0;
+  return b.num_whole > 0 ? b.whole[0].k : 0;
+}
 
 // A tile of which some taps fall outside x. h and w are the first position's corner in x (forward) or its place in out (transposed).
 __attribute__((noinline)) void edge_tile(const Plan &p, const View &v, const Block &b, int64_t h, int64_t w, TileCall &call) {
@@ -205,36 +111,6 @@ __attribute__((noinline)) void edge_tile(const Plan &p, const View &v, const Blo
   }
 }
 
-// n floats, n <= kWideColumns or kTileColumns, the far end at any stride.
-void gather_channels(float *to, const float *from, int64_t stride, int64_t n) {
-  if (stride == 1) __builtin_memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
-  else
-    for (int64_t j = 0; j < n; j++) to[j] = from[j * stride];
-}
-void scatter_channels(float *to, int64_t stride, const float *from, int64_t n) {
-  if (stride == 1) __builtin_memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
-  else
-    for (int64_t j = 0; j < n; j++) to[j * stride] = from[j];
-}
-
-SEALIFT_INLINE Position position_of(const Plan &p, int64_t tile) {
-  const int64_t row = tile / p.tiles, line = row / p.remainders;
-  return {line / p.conv.out_h, line % p.conv.out_h, row % p.remainders, tile % p.tiles};
-}
-SEALIFT_INLINE void next_row(const Plan &p, Position &at) {
-  at.tile = 0;
-  if (++at.remainder < p.remainders) return;
-  at.remainder = 0;
-  if (++at.h < p.conv.out_h) return;
-  at.h = 0;
-  at.n++;
-}
-
-// Where image i starts: its batch member, and its slice.
-SEALIFT_INLINE int64_t image_offset(const Plan &p, int64_t i, int64_t batch_stride, int64_t slice_stride) {
-  return p.conv.out_d == 1 ? i * batch_stride : i / p.conv.out_d * batch_stride + i % p.conv.out_d * slice_stride;
-}
-
 // Tiles [tile0, tile1) times one block of one panel (numbered through the groups). `next`: the block that follows, or null.
 void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile1, int64_t panel, const Block &b, const char *next) {
   const ConvF32 &c = p.conv;
@@ -254,6 +130,7 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
     if (c.post_activation == kActivationRelu) after |= kPostRelu;
   }
   const bool needs_finish = b.last && !p.in_registers;
+  const int64_t segment = common_length(b);
   const int64_t row_tiles = p.tiles, step_w = p.transposed ? 1 : c.stride_w;
   TileCall call;
   ConvTile &t = call.t;
@@ -313,7 +190,7 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
             t.tiles = like < inside ? like : inside;
             if (t.tiles > end - i) t.tiles = end - i;
           }
-          run(call, count);
+          run_whole(call, count, segment);
           i += t.tiles - 1, done += t.tiles - 1;
           t.tiles = 1;
         } else {
@@ -366,70 +243,6 @@ void tiles_times_panels(const Plan &p, const View &view, const Slice &slice, int
     }
     if (p.conv.epilogue && slice.last) call_epilogue(p, tile0, tile1, panel);
   }
-}
-
-// Copies the rows of an image of x that lines [h0, h1) need.
-View copy_band(const Plan &p, const float *image, int64_t h0, int64_t h1, float *to) {
-  const ConvF32 &c = p.conv;
-  const int64_t reach = (c.kernel_h - 1) * c.dilation_h;
-  View v;
-  if (p.transposed) { // the rows that exist
-    const int64_t top = h0 + c.pad_h - reach, bottom = h1 - 1 + c.pad_h;
-    v.h0 = top <= 0 ? 0 : divide_up(top, c.stride_h);
-    v.h1 = bottom / c.stride_h + 1 < c.in_h ? bottom / c.stride_h + 1 : c.in_h;
-    if (v.h1 < v.h0) v.h1 = v.h0;
-    v.w0 = 0, v.w1 = c.in_w;
-  } else { // with the zeros around them
-    v.h0 = h0 * c.stride_h - c.pad_h, v.h1 = (h1 - 1) * c.stride_h - c.pad_h + reach + 1;
-    v.w0 = -c.pad_w, v.w1 = v.w0 + (c.out_w - 1) * c.stride_w + (c.kernel_w - 1) * c.dilation_w + 1;
-  }
-  v.x = to, v.column = c.in_c, v.row = (v.w1 - v.w0) * c.in_c;
-  const int64_t from = v.w0 < 0 ? 0 : v.w0, until = v.w1 < c.in_w ? v.w1 : c.in_w;
-  for (int64_t h = v.h0; h < v.h1; h++, to += v.row) {
-    if (h < 0 || h >= c.in_h || from >= until) {
-      for (int64_t i = 0; i < v.row; i++) to[i] = 0.0f;
-      continue;
-    }
-    const float *line = image + h * c.x_strides[1];
-    float *row = to + (from - v.w0) * c.in_c;
-    for (float *zero = to; zero < row; zero++) *zero = 0.0f;
-    if (c.x_strides[3] == 1 && c.x_strides[2] == c.in_c) {
-      __builtin_memcpy(row, line + from * c.in_c, static_cast<size_t>((until - from) * c.in_c) * sizeof(float));
-      row += (until - from) * c.in_c;
-    } else if (c.in_c == 3) {
-      int64_t w = from;
-      const float *at = line + w * c.x_strides[2], *green = at + c.x_strides[3], *blue = green + c.x_strides[3];
-      if (c.x_strides[2] == 1) {
-        for (; w + 4 < until; w += 4, row += 12, at += 4, green += 4, blue += 4) { // each store's fourth float is the next one's first
-          const Quads q = transpose(Quads{{load_quad(at), load_quad(green), load_quad(blue), Quad{}}});
-          for (int i = 0; i < 4; i++) store_quad(row + 3 * i, q.row[i]);
-        }
-      }
-      for (; w < until; w++, row += 3, at += c.x_strides[2], green += c.x_strides[2], blue += c.x_strides[2]) row[0] = *at, row[1] = *green, row[2] = *blue;
-    } else if (c.x_strides[3] == 1) {
-      for (int64_t w = from; w < until; w++, row += c.in_c) gather_channels(row, line + w * c.x_strides[2], 1, c.in_c);
-    } else if (c.x_strides[2] != 1 || c.in_c < 4) {
-      for (int64_t w = from; w < until; w++, row += c.in_c) gather_channels(row, line + w * c.x_strides[2], c.x_strides[3], c.in_c);
-    } else { // channels first: four by four
-      const int64_t width = until - from;
-      for (int64_t channel = 0; channel < c.in_c; channel += 4) {
-        const float *at = line + from + channel * c.x_strides[3];
-        int64_t w = 0;
-        if (channel + 4 <= c.in_c) {
-          for (; w + 4 <= width; w += 4) {
-            const Quads q = transpose(load_quads(at + w, c.x_strides[3]));
-            for (int i = 0; i < 4; i++) store_quad(row + (w + i) * c.in_c + channel, q.row[i]);
-          }
-        }
-        const int64_t some = c.in_c - channel < 4 ? c.in_c - channel : 4;
-        for (; w < width; w++)
-          for (int64_t i = 0; i < some; i++) row[w * c.in_c + channel + i] = at[w + i * c.x_strides[3]];
-      }
-      row += width * c.in_c;
-    }
-    for (float *end = to + v.row; row < end; row++) *row = 0.0f;
-  }
-  return v;
 }
 
 // The slice of x that slice kd of the kernel meets for slice d of out; -1: none.

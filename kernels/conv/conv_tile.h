@@ -42,7 +42,8 @@ SEALIFT_INLINE Lanes fresh_zero() {
   return zero;
 }
 
-template <int kRows, int kVectors>
+// kSegment: the length of every segment, written out; 0: whatever they are.
+template <int kRows, int kVectors, int kSegment = 0>
 void conv_tile_kernel(ConvTile &t) {
   constexpr int kDeep = kRows * kVectors >= 8 ? 1 : kRows * kVectors >= 4 ? 2 : 4; // steps of k side by side: fewer sums would wait for each other
   Lanes sum[kDeep][kRows][kVectors];
@@ -55,12 +56,12 @@ void conv_tile_kernel(ConvTile &t) {
   constexpr int kPointers = (kRows + 2) / 3;
   const float *row[kPointers];
   const float *b;
-  auto step = [&](int kk, int d) __attribute__((always_inline)) {
+  auto step = [&](int64_t apart, int kk, int d) __attribute__((always_inline)) {
     Lanes bv[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; v++) bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) accumulate(sum[d][i], row[i / 3][(i % 3) * lda + kk], bv);
+    for (int i = 0; i < kRows; i++) accumulate(sum[d][i], row[i / 3][(i % 3) * apart + kk], bv);
   };
   const Segment *end = t.segments + t.num_segments;
   for (;;) {
@@ -82,6 +83,15 @@ void conv_tile_kernel(ConvTile &t) {
       int64_t k = s->k;
 #pragma GCC unroll 8
       for (int g = 0; g < kPointers; g++) row[g] = a + s->a + 3 * g * lda;
+      if constexpr (kSegment > 0) {
+        int64_t apart = lda;
+        asm("" : "+r"(apart), "+r"(b)); // opaque, or the compiler keeps every sum of offsets on the stack
+#pragma GCC unroll 8
+        for (int g = 0; g < kPointers; g++) asm("" : "+r"(row[g]));
+#pragma GCC unroll 32
+        for (int kk = 0; kk < kSegment; kk++) step(apart, kk, kk % kDeep);
+        continue;
+      }
       for (; k >= 4; k -= 4) {
 #pragma GCC unroll 4
         for (int kk = 0; kk < 4; kk++) {
@@ -89,7 +99,7 @@ void conv_tile_kernel(ConvTile &t) {
             __builtin_prefetch(prefetch, 0, 2);
             prefetch += prefetch_step;
           }
-          step(kk, kk % kDeep);
+          step(lda, kk, kk % kDeep);
         }
         b += 4 * kPanel;
 #pragma GCC unroll 8
@@ -99,7 +109,7 @@ void conv_tile_kernel(ConvTile &t) {
         }
       }
       for (; k > 0; k--) {
-        step(0, 0);
+        step(lda, 0, 0);
         b += kPanel;
 #pragma GCC unroll 8
         for (int g = 0; g < kPointers; g++) row[g] += 1;
@@ -132,7 +142,7 @@ void conv_tile_kernel(ConvTile &t) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; v++) sum[0][i][v] = sum[0][i][v] < zero ? zero : sum[0][i][v];
+        for (int v = 0; v < kVectors; v++) sum[0][i][v] = larger(zero, sum[0][i][v]);
     }
     if (t.flags & kClamping) clamp_tile(t.flags, sum[0]);
     if (t.flags & kAddResidual) {
@@ -145,7 +155,7 @@ void conv_tile_kernel(ConvTile &t) {
 #pragma GCC unroll 16
         for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 4
-          for (int v = 0; v < kVectors; v++) sum[0][i][v] = sum[0][i][v] < zero ? zero : sum[0][i][v];
+          for (int v = 0; v < kVectors; v++) sum[0][i][v] = larger(zero, sum[0][i][v]);
       }
     }
 #pragma GCC unroll 16
@@ -178,6 +188,18 @@ const ConvTileKernel kConvTileKernels[kTileRows][3] = {
 #endif
 };
 #undef SEALIFT_TILE_ROW
+
+// For tiles of two vectors over segments of one length: the rows of taps of first layers over three colours (3x3 and 7x7), which are too short for a
+// loop to find its pace. null: there is none.
+SEALIFT_INLINE ConvTileKernel kernel_of_segments(int64_t segment, int64_t rows) {
+  if (rows != kTileRows && rows != kTileRows - 1) return nullptr;
+  const bool most = rows == kTileRows;
+  switch (segment) {
+  case 9: return most ? conv_tile_kernel<kTileRows, 2, 9> : conv_tile_kernel<kTileRows - 1, 2, 9>;
+  case 21: return most ? conv_tile_kernel<kTileRows, 2, 21> : conv_tile_kernel<kTileRows - 1, 2, 21>;
+  default: return nullptr;
+  }
+}
 
 } // namespace
 } // namespace SEALIFT_NS

@@ -8,7 +8,7 @@
 namespace SEALIFT_NS {
 namespace {
 
-SEALIFT_INLINE Lanes relu(Lanes x) { return x < Lanes{} ? Lanes{} : x; } // a comparison with NaN is false: NaN stays
+SEALIFT_INLINE Lanes relu(Lanes x) { return larger(Lanes{}, x); } // NaN and -0.0 stay
 SEALIFT_INLINE Lanes relu6(Lanes x) {
   const Lanes six = broadcast(6.0f), low = relu(x);
   return low > six ? six : low;

@@ -67,6 +67,13 @@ SEALIFT_INLINE void accumulate(Lanes (&sum)[kVectors], const float &a, const Lan
 SEALIFT_INLINE Lanes load_part(const float *p, int64_t count) { return to_lanes(load_partial(p, count)); }
 SEALIFT_INLINE void store_part(float *p, Lanes x, int64_t count) { store_partial(p, to_vec(x), count); }
 
+// b where either is NaN, and where both are zero.
+SEALIFT_INLINE Lanes larger(Lanes a, Lanes b) {
+  LanesParts x{a}, y{b};
+  SEALIFT_EACH_PART(Vec<float>::kParts, x.vec.part[i] = max_part(x.vec.part[i], y.vec.part[i]));
+  return x.whole;
+}
+
 } // namespace
 } // namespace SEALIFT_NS
 #endif
