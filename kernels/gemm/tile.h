@@ -58,16 +58,22 @@ struct Tile {
   int32_t flags;
 };
 
+// The order of an element's additions may depend on its column, never on the tile's height: workers cut rows differently.
 template <int kRows, int kVectors>
 void tile_kernel(const Tile &t) {
-  Lanes sum[kRows][kVectors];
+  constexpr int kDeep = kVectors == 1 ? 2 : 1; // sums side by side: one vector of columns leaves registers free, and half as long a chain is more exact
+  Lanes sums[kDeep][kRows][kVectors];
+  Lanes(&sum)[kRows][kVectors] = sums[0];
   const int64_t lda = t.lda, ldc = t.ldc;
   float *c = t.c;
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; i++) {
     __builtin_prefetch(c + i * ldc, 1, 3);
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) sum[i][v] = Lanes{};
+    for (int v = 0; v < kVectors; v++) {
+#pragma GCC unroll 2
+      for (int d = 0; d < kDeep; d++) sums[d][i][v] = Lanes{};
+    }
   }
   if (t.flags & kAddResidual) { // its rows lie too far apart for the hardware to guess, and are wanted all at once
 #pragma GCC unroll 16
@@ -87,7 +93,7 @@ void tile_kernel(const Tile &t) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; v++) bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) accumulate(sum[i], row[i / 3][(i % 3) * lda + kk], bv);
+    for (int i = 0; i < kRows; i++) accumulate(sums[kk % kDeep][i], row[i / 3][(i % 3) * lda + kk], bv);
   };
   int64_t k = t.k;
   for (; k >= 4; k -= 4) {
@@ -111,6 +117,10 @@ void tile_kernel(const Tile &t) {
     b += kPanel;
 #pragma GCC unroll 8
     for (int g = 0; g < kPointers; g++) row[g] += 1;
+  }
+  if constexpr (kDeep == 2) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++) sum[i][0] += sums[1][i][0];
   }
 
   if (t.flags & kFromC) { // whole blocks are added up, not one product after the other: the error grows with the length of a chain
