@@ -150,7 +150,7 @@ def emit(imported: Imported, options: Options = Options(), steps: Steps | None =
     graph = imported.graph
     loops = optimize(s("lower", lower_to_loops, graph), s)
     plan = s("plan", plan_memory, loops)
-    kernels = s("kernels", emit_kernels, loops, plan)
+    kernels = s("kernels", emit_kernels, loops, plan, shelf is not None)
     shelf = shelf if shelf is not None else WeightShelf()
     weights = s("pack", _store_weights, imported, kernels, shelf)
     source = s("emit", emit_sources, graph, loops, kernels, plan, weights, isas, f"sealift {VERSION}, {toolchain.version}")

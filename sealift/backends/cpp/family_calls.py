@@ -16,6 +16,8 @@ from sealift.ir.loop.types import Call, Loops, Operand
 
 ROW_MAJOR, PANEL32, PANEL32_T, CONV_PANEL32, CONV_DEPTHWISE, CONV_TRANSPOSE_PANEL32 = 0, 1, 2, 3, 4, 5  # contracts/sealift_model.h: sealift_layout
 
+_ROW_PRODUCTS, _PANEL = 1, 32  # rows up to which weights are read once; kPanel
+
 FAMILY_HEADERS = {name: f"kernels/{name}/{name}.h" for name in ("attention", "bags", "conv", "gemm", "recurrent", "sort")}
 
 _ACTIVATIONS = {
@@ -33,10 +35,12 @@ def family_includes(loops: Loops) -> list[str]:
 
 @dataclass(frozen=True)
 class CallContext:
-    """pointer(buffer, layout): the C++ pointer to a buffer; a weight may be asked for in another layout."""
+    """pointer(buffer, layout): the C++ pointer to a buffer; a weight may be asked for in another layout. lies_plainly: the weights that are
+    stored row by row in any case."""
 
     pointer: Callable[[Buffer, int], str]
     names: Mapping[Sym, str]
+    lies_plainly: frozenset[str] = frozenset()
 
 
 def emit_call(call: Call, context: CallContext, lines: Lines, epilogue: str = "") -> str:
@@ -98,7 +102,7 @@ def _emit_gemm(call: Call, context: CallContext, lines: Lines, epilogue: str) ->
     k, n = a.shape[-1], (b.shape[-2] if transposed else b.shape[-1])
     k_stride, n_stride = (b.strides[-1], b.strides[-2]) if transposed else (b.strides[-2], b.strides[-1])
     batch_rank = len(b.shape) - 2
-    layout = PANEL32 if (stored := _panel_layout(b_operand, transposed)) is not None else ROW_MAJOR
+    stored = _panel_layout(b_operand, transposed)
     tensors = {"a": a, "c": c} | ({"residual": residual} if residual is not None else {})
     rank = len(c.shape)
     # With one matrix b for all, leading dimensions are rows as long as every tensor walks them evenly.
@@ -110,6 +114,9 @@ def _emit_gemm(call: Call, context: CallContext, lines: Lines, epilogue: str) ->
     m = dim(1)
     for d in c.shape[max(rows_from, 0) : rank - 1]:
         m = m * d
+    if stored == PANEL32 and b_operand.load.buffer.name in context.lies_plainly and _reads_rows_well(m, n):
+        stored = None
+    layout = ROW_MAJOR if stored is None else PANEL32
     outer = list(range(max(rows_from, 0)))
     batch_strides = {name: [t.strides[d] for d in outer] for name, t in tensors.items()}
     batch_strides["b"] = [_batch_stride(b, d, rank) for d in outer]
@@ -162,6 +169,12 @@ def _emit_gemm(call: Call, context: CallContext, lines: Lines, epilogue: str) ->
         lines.close()
     unpacked = "kBPanel32" if layout == PANEL32 else ("kBTransposed" if k_stride == ONE or k == ONE else "kBRowMajor")
     return f"gemm_f32_scratch_bytes({text(m)}, {text(n)}, {text(k)}, {unpacked})"
+
+
+def _reads_rows_well(m: Dim, n: Dim) -> bool:
+    """Whether the product takes dot_kernel (kernels/gemm/gemm_f32.cpp), which reads the rows of an [n, k] weight as fast as panels: an embedding
+    that is a language model's last layer too is then stored once."""
+    return m.is_const and m.value <= _ROW_PRODUCTS and n.is_const and n.value >= _PANEL
 
 
 def _panel_layout(b: Operand, transposed: bool) -> int | None:

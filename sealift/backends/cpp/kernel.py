@@ -51,16 +51,25 @@ def size_names(loops: Loops) -> dict[Sym, str]:
     return {s: names[s.name] for s in loops.sizes}
 
 
-def emit_kernels(loops: Loops, plan: MemoryPlan) -> KernelSource:
-    return _KernelEmitter(loops, plan).emit()
+def emit_kernels(loops: Loops, plan: MemoryPlan, shares_weights: bool = False) -> KernelSource:
+    """`shares_weights`: with other models of the package, which may want them in panels."""
+    return _KernelEmitter(loops, plan, lies_plainly=frozenset() if shares_weights else _plain_weights(loops)).emit()
+
+
+def _plain_weights(loops: Loops) -> frozenset[str]:
+    """Weights that generated loops read: they are stored row by row whatever else reads them."""
+    loads = (load for kernel in loops.kernels for stage in kernel.stages if not isinstance(stage, Call) for load in stage_loads(stage))
+    return frozenset(load.buffer.name for load in loads if load.buffer.kind == "weight")
 
 
 class _KernelEmitter:
     """`around`: of loops that a call holds, the emitter of the loops that the call is in, and the number of the model's kernel it belongs to:
     what happens inside is recorded, and fails, as that kernel."""
 
-    def __init__(self, loops: Loops, plan: MemoryPlan, around: tuple[_KernelEmitter, int] | None = None) -> None:
-        self.loops, self.plan = loops, plan
+    def __init__(
+        self, loops: Loops, plan: MemoryPlan, around: tuple[_KernelEmitter, int] | None = None, lies_plainly: frozenset[str] = frozenset()
+    ) -> None:
+        self.loops, self.plan, self.lies_plainly = loops, plan, lies_plainly
         self.names = size_names(loops)
         self.source: KernelSource = around[0].source if around is not None else KernelSource()
         self.by_text: dict[str, str] = around[0].by_text if around is not None else {}
@@ -147,7 +156,7 @@ class _KernelEmitter:
             epilogue = self._function(position, replace(kernel, stages=kernel.stages[1:]), buffers, nest, EPILOGUE_PARAMETERS)
             places = ", ".join(self._void(b, ROW_MAJOR, False) for b in buffers)
             steps.add(f"Task<{len(buffers)}> task = {{frame, {{{places}}}}};")
-        self.source.scratch.append(emit_call(call, CallContext(pointer, self.names), steps, epilogue))
+        self.source.scratch.append(emit_call(call, CallContext(pointer, self.names, self.lies_plainly), steps, epilogue))
         self.end(position, steps)
 
     def _void(self, b: Buffer, layout: int, writable: bool, groups: int = 0) -> str:
