@@ -12,7 +12,9 @@ import re
 import secrets
 import struct
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,8 @@ SCHEMA_SHARED = (1, 1)  # of packages whose models share a weights file
 SHARED_WEIGHTS = "data/constants/sealift.weights.bin"  # PyTorch's loaders extract it beside each model's library
 ALIGNMENT_BYTES = 64
 _CHUNK_BYTES = 1 << 20
+_SPLIT_BYTES = 8 << 20  # of a member, from which two threads work on it
+_CHUNKS_AHEAD = 8
 _ZIP32_LIMIT = 0xFFFFFFFF
 _FIXED_TIME, _FIXED_DATE = 0, 0x0021  # 1980-01-01 00:00, the earliest ZIP has
 _PADDING_ID = 0x4246  # "FB", as PyTorch's writer names its padding
@@ -255,6 +259,35 @@ class WrittenMember:
         return {"member": self.name, "size_bytes": self.size_bytes, "sha256": self.sha256}
 
 
+class _Sha256:
+    """SHA-256 of chunks, large members' on a thread of its own: it takes as long as everything else that is done to a chunk."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._digest = hashlib.sha256()
+        self._thread = ThreadPoolExecutor(max_workers=1) if size_bytes >= _SPLIT_BYTES else None
+        self._waiting: deque[Future[None]] = deque()
+
+    def __enter__(self) -> _Sha256:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+
+    def update(self, chunk: Buffer) -> None:
+        """`chunk` must not change any more."""
+        if self._thread is None:
+            return self._digest.update(chunk)
+        self._waiting.append(self._thread.submit(self._digest.update, chunk))
+        if len(self._waiting) > _CHUNKS_AHEAD:
+            self._waiting.popleft().result()
+
+    def hexdigest(self) -> str:
+        while self._waiting:
+            self._waiting.popleft().result()
+        return self._digest.hexdigest()
+
+
 class _Archive:
     """A ZIP of stored, aligned entries, with ZIP64 records only where a size or an offset needs them."""
 
@@ -271,20 +304,22 @@ class _Archive:
         path = f"{self.top}/{name}".encode()
         header = self._local_header(path, header_offset, size, 0)
         self.file.write(header)
-        crc, castagnoli, sha, written = 0, 0, hashlib.sha256(), 0
-        for chunk in chunks:
-            self.file.write(chunk)
-            crc = zlib.crc32(chunk, crc)
-            castagnoli = crc32c(chunk, castagnoli) if seal == "crc32c" else 0
-            sha.update(chunk)
-            written += len(chunk)
+        crc, castagnoli, written = 0, 0, 0
+        with _Sha256(size) as sha:
+            for chunk in chunks:
+                sha.update(chunk)
+                self.file.write(chunk)
+                crc = zlib.crc32(chunk, crc)
+                castagnoli = crc32c(chunk, castagnoli) if seal == "crc32c" else 0
+                written += len(chunk)
+            digest = sha.hexdigest()
         if written != size:
             raise FileError(f"{name}: {written} bytes where {size} were announced: a source changed while it was read")
         end = self.file.tell()
         self.file.seek(header_offset)
         self.file.write(self._local_header(path, header_offset, size, crc))
         self.file.seek(end)
-        member = WrittenMember(name, header_offset, header_offset + len(header), size, crc, sha.hexdigest(), castagnoli if seal == "crc32c" else None)
+        member = WrittenMember(name, header_offset, header_offset + len(header), size, crc, digest, castagnoli if seal == "crc32c" else None)
         self.members.append(member)
         return member
 
