@@ -40,7 +40,7 @@ typedef void (*GemmEpilogue)(void *ctx, float *c_tile, int64_t ldc, int64_t m0, 
 
 // A residual may be C itself, with the same strides, where k is at most this, there is no activation, and none but ReLU after it: then no partial sum
 // is stored. (Sums that started from the residual would be rounded to its precision at every step.)
-constexpr int64_t kGemmInPlaceDepth = 256;
+constexpr int64_t kGemmInPlaceDepth = 192;
 
 // Otherwise C must not overlap A, B, bias or residual: partial sums of long k live in C between blocks. Strides are in elements.
 struct GemmF32 {

@@ -14,6 +14,7 @@ namespace SEALIFT_NS {
 namespace {
 
 constexpr int kBlockDepth = kWidth == 16 ? 384 : 192;              // a block of B is kBlockDepth * 128 bytes; 192 as MKL: longer chains are less exact than eager's
+static_assert(kBlockDepth >= kGemmInPlaceDepth, "a residual that is C itself is read once the whole of k is summed");
 constexpr int kBlockRows = kWidth == 16 ? 252 : 144;               // a block of A stays in L2
 constexpr int64_t kNearCacheBytes = kWidth == 16 ? 1 << 20 : 384 << 10; // of L2, for A
 constexpr int64_t kSmallBytes = 64 << 10; // of B, below which nothing is fetched ahead

@@ -158,6 +158,8 @@ int main() {
       }
   for (int32_t layout = 0; layout < 3; layout++) { // several blocks of k, of rows; copies of A
     for (int64_t m : {1, 2, 4, 5, 30}) run_case({m, 70, 1030, layout, kActivationRelu, kActivationRelu, true, true, true, 1, 1, 1}, random);
+    for (int64_t m : {1, 3, 4, 5, 6, 40})  // a residual that is C itself, at the longest k
+      for (int repeat = 0; repeat < 4; repeat++) run_case({m, 41, kGemmInPlaceDepth, layout, kActivationNone, kActivationRelu * (repeat & 1), true, true, false, 1, 1, 1}, random);
     run_case({40, 130, 1024, layout, kActivationGeluErf, 0, true, false, true}, random);
     run_case({300, 100, 300, layout, kActivationNone, kActivationRelu, true, true, false}, random);
     run_case({300, 33, 2048, layout, kActivationNone, 0, false, false, false}, random);

@@ -71,8 +71,8 @@ def other_way_round(m: Net, x: Tensor) -> Tensor:
     ("body", "kernel", "width", "in_place"),
     [
         (block, 1, 24, True),
-        (block, 1, 256, True),
-        (block, 1, 257, False),  # several blocks of k: partial sums would lie where the residual does
+        (block, 1, 192, True),
+        (block, 1, 193, False),  # several blocks of k: partial sums would lie where the residual does
         (block, 3, 24, False),  # as they do at the border
         (padded_behind, 1, 24, False),
         (read_later, 1, 24, False),
@@ -80,7 +80,8 @@ def other_way_round(m: Net, x: Tensor) -> Tensor:
         (activation_between, 1, 24, False),
         (rows, 1, 24, False),  # an activation after the sum that is no ReLU
         (plain_rows, 1, 24, True),
-        (plain_rows, 1, 300, False),
+        (plain_rows, 1, 192, True),
+        (plain_rows, 1, 193, False),
         (other_way_round, 1, 24, False),
     ],
 )

@@ -112,7 +112,7 @@ def output_view(call: Call) -> Strided:
     return Strided(dim(0), shape, strides)
 
 
-IN_PLACE_DEPTH = 256  # kGemmInPlaceDepth of kernels/gemm/gemm.h
+IN_PLACE_DEPTH = 192  # kGemmInPlaceDepth of kernels/gemm/gemm.h
 
 
 def residual_in_place(call: Call) -> Buffer | None:
