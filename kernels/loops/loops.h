@@ -105,11 +105,29 @@ struct AllOf {
   template <class T> static SEALIFT_INLINE bool finish(Mask m) { return all(m); }
 };
 
-// Joins f(j, lanes) over [0, n) into `start`. Four accumulators hide the latency of the join; their number depends on n only, so the result
+// Sums of blocks, joined as by pairwise summation (Higham 1993): the error grows with the logarithm of their number, as eager's does.
+constexpr int64_t kSumBlock = 64;  // joins in one chain
+template <class T> struct Pairwise {
+  Vec<T> sums[48];      // of 2^i blocks each, the longest first
+  int64_t blocks = 0;
+  int top = 0;
+  SEALIFT_INLINE void add(Vec<T> sum) {
+    for (int64_t b = blocks++; b & 1; b >>= 1) sum = sums[--top] + sum;
+    sums[top++] = sum;
+  }
+  SEALIFT_INLINE Vec<T> total() {
+    Vec<T> sum = splat<T>(T(0));
+    while (top > 0) sum = sums[--top] + sum;
+    return sum;
+  }
+};
+SEALIFT_INLINE int64_t end_of_block(int64_t begin, int64_t end, int64_t length = kSumBlock) { return end - begin < length ? end : begin + length; }
+
+// Joins f(j, lanes) over [begin, n) into `start`. Four accumulators hide the latency of the join; their number depends on n only, so the result
 // does not depend on who computes it.
-template <class C, class T, class V, class F> SEALIFT_INLINE V fold_lanes(V start, int64_t n, F f) {
+template <class C, class T, class V, class F> SEALIFT_INLINE V fold_range(V start, int64_t begin, int64_t n, F f) {
   V acc0 = start, acc1 = C::template identity<T>(), acc2 = acc1, acc3 = acc1;
-  int64_t j = 0;
+  int64_t j = begin;
   for (; j + 4 * kLanes <= n; j += 4 * kLanes) {
     acc0 = C::join(acc0, f(j, All{}));
     acc1 = C::join(acc1, f(j + kLanes, All{}));
@@ -119,6 +137,26 @@ template <class C, class T, class V, class F> SEALIFT_INLINE V fold_lanes(V star
   for (; j + kLanes <= n; j += kLanes) acc0 = C::join(acc0, f(j, All{}));
   if (j < n) acc1 = C::join(acc1, select(first_lanes(n - j), f(j, Some{n - j}), C::template identity<T>()));
   return C::join(C::join(acc0, acc1), C::join(acc2, acc3));
+}
+template <class C, class T> constexpr bool sums_floats() {
+  if constexpr (is_same<C, Sum>) return Element<T>::is_float;
+  else return false;
+}
+// The same over [0, n), of long sums block by block.
+template <class C, class T, class V, class F> SEALIFT_INLINE V fold_lanes(V start, int64_t n, F f) {
+  if constexpr (sums_floats<C, T>()) {
+    Pairwise<T> sums;
+    for (int64_t begin = 0;;) {
+      const int64_t end = end_of_block(begin, n, kSumBlock * 4 * kLanes);
+      const V sum = fold_range<C, T>(begin == 0 ? start : C::template identity<T>(), begin, end, f);
+      if (begin == 0 && end == n) return sum;
+      sums.add(sum);
+      if (end == n) return sums.total();
+      begin = end;
+    }
+  } else {
+    return fold_range<C, T>(start, 0, n, f);
+  }
 }
 
 // a + b, integers wrapping.

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sealift.backends.cpp.spelling import COMBINES, LANE, literal, size_text, spell
 from sealift.diag.errors import InternalError
-from sealift.ir.dim import ONE, Dim, Sym, dim
+from sealift.ir.dim import ONE, Dim, Sym, dim, product
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Bound, Buffer, CheckIndex, Const, Expr, Index, Inside, Load, Op
-from sealift.ir.loop.prim import ArgCombine, Prim
+from sealift.ir.loop.prim import ArgCombine, Combine, Prim
 from sealift.ir.loop.types import Axis, Map, Reduce, Scan
 from sealift.plan.loop_nest import StageNest
+
+_CHAIN = 128  # additions in a row whose rounding errors are let grow
 
 _TRAPS_ON_ZERO = {Prim.FLOOR_DIV, Prim.TRUNC_DIV, Prim.REMAINDER, Prim.FMOD}
 
@@ -129,10 +131,10 @@ class _StageEmitter:
             self.lines.open(f"for (int64_t {name} = 0; {name} < {extent}; ++{name})")
         self.entered += 1
 
-    def _close(self, kind: str) -> None:
+    def _close(self, kind: str, tail: str = ");") -> None:
         self.entered -= 1
         self._forget_deeper()
-        self.lines.close(");" if kind == "vector" else "")
+        self.lines.close(tail if kind == "vector" else "")
         if kind == "vector":
             self.lanes = "Some{1}"
 
@@ -189,28 +191,54 @@ class _StageEmitter:
             out_loops(order[1:], inside)
             self._close(order[0][1])
 
+        is_long = stage.combine is Combine.SUM and lane in ("float", "double") and serial_reduced != [] and not _is_short(nest.reduced)
+        start = f"Pairwise<{lane}> {acc};" if is_long else f"auto {acc} = {combine}::identity<{lane}>();"
+
         def fold_in_lanes() -> None:
-            self.lines.add(f"auto {acc} = {combine}::identity<{lane}>();")
+            self.lines.add(start)
 
             def fold() -> None:
                 axis = nest.vector
                 assert axis is not None
                 self.names[axis.sym] = axis.name
                 extent = self._size(axis.extent)
-                self.lines.open(f"{acc} = fold_lanes<{combine}, {lane}>({acc}, {extent}, [&](int64_t {axis.name}, auto lanes) SEALIFT_LANES_INLINE")
+                into = (
+                    f"{acc}.add(fold_lanes<{combine}, {lane}>({combine}::identity<{lane}>()"
+                    if is_long
+                    else f"{acc} = fold_lanes<{combine}, {lane}>({acc}"
+                )
+                self.lines.open(f"{into}, {extent}, [&](int64_t {axis.name}, auto lanes) SEALIFT_LANES_INLINE")
                 self.entered += 1
                 self.lanes = "lanes"
                 self.lines.add(f"return {self.value(stage.value)};")
-                self._close("vector")
+                self._close("vector", "));" if is_long else ");")
 
             out_loops(serial_reduced, fold)
-            finished = f"{combine}::finish<{lane}>({acc})"
-            self._store_scalar(stage, finished)
+            self._store_scalar(stage, f"{combine}::finish<{lane}>({acc}{'.total()' if is_long else ''})")
+
+        def join(into: str) -> None:
+            self.lines.add(f"{into} = {combine}::join({into}, {self.value(stage.value)});")
+
+        def join_blocks() -> None:
+            axis = serial_reduced[-1][0]
+            self.names[axis.sym] = axis.name
+            begin, part, extent = self.context.fresh(), self.context.fresh(), self._size(axis.extent)
+            self.lines.open(f"for (int64_t {begin} = 0; {begin} < {extent}; {begin} += kSumBlock)")
+            self.lines.add(f"auto {part} = {combine}::identity<{lane}>();")
+            self.lines.open(f"for (int64_t {axis.name} = {begin}; {axis.name} < end_of_block({begin}, {extent}); ++{axis.name})")
+            self.entered += 1
+            out_loops([], lambda: join(part))
+            self._close("serial")
+            self.lines.add(f"{acc}.add({part});")
+            self.lines.close()
 
         def fold_each() -> None:
-            self.lines.add(f"auto {acc} = {combine}::identity<{lane}>();")
-            out_loops(serial_reduced, lambda: self.lines.add(f"{acc} = {combine}::join({acc}, {self.value(stage.value)});"))
-            self._store(stage.out, tuple(a.dim for a in stage.axes), acc)
+            self.lines.add(start)
+            if is_long:
+                out_loops(serial_reduced[:-1], join_blocks)
+            else:
+                out_loops(serial_reduced, lambda: join(acc))
+            self._store(stage.out, tuple(a.dim for a in stage.axes), f"{acc}.total()" if is_long else acc)
 
         outer = [(a, "serial") for a in nest.serial]
         if nest.vector_is_reduced:
@@ -460,6 +488,12 @@ class _StageEmitter:
 
     def _size(self, d: Dim) -> str:
         return size_text(d.substitute(self.nest.where), self.names)
+
+
+def _is_short(reduced: Sequence[Axis]) -> bool:
+    """Whether one chain of additions is as exact as eager's sum."""
+    count = product(a.extent for a in reduced)
+    return count.is_const and count.value <= _CHAIN
 
 
 def _own_dims(e: Expr) -> list[Dim]:
