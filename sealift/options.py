@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sealift.errors import ArgumentError
+
 ISAS = ("baseline", "avx2", "avx512")
 
 
@@ -33,7 +35,7 @@ class Options:
             object.__setattr__(self, "dump_dir", Path(self.dump_dir))
         unknown = [i for i in self.isas if i not in ISAS]
         if unknown or not self.isas:
-            raise ValueError(f"isas {list(self.isas)}: choose from {', '.join(ISAS)}")
+            raise ArgumentError(f"isas {list(self.isas)}: choose from {', '.join(ISAS)}")
         if self.jobs < 0:
-            raise ValueError(f"jobs {self.jobs}: at least 1, or 0 for one per core")
+            raise ArgumentError(f"jobs {self.jobs}: at least 1, or 0 for one per core")
         object.__setattr__(self, "isas", tuple(dict.fromkeys(self.isas)))  # one named twice is built once

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import stat
 import struct
 import zlib
 from collections import deque
@@ -73,13 +74,13 @@ def write_package(
 
     Errors: E-FILE-001 where the place cannot be written, E-FILE-002 where the disk is full, E-PACKAGE-001 for a name that cannot be a
     member's, E-PACKAGE-004 for two models of one name. Whatever is raised, KeyboardInterrupt too, no temporary file stays behind."""
-    target = Path(path)
+    target = _regular_target(path)
     _check_names(models, extra_files or {})
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
         needed = _needed_bytes(models, extra_files or {}) + _weights_bytes(_shared(shared_weights))
         with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "w+b", buffering=_CHUNK_BYTES) as file:
-            _write_members(_Archive(file, target.stem), models, metadata or {}, extra_files or {}, manifest or {}, shared_weights)
+            _write_members(_Archive(file, Path(path).stem), models, metadata or {}, extra_files or {}, manifest or {}, shared_weights)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
@@ -97,6 +98,22 @@ def write_package(
         raise FileError(
             f"cannot write {target}: {error.strerror or error}; help: the directory must exist and be writable; nothing was left behind"
         ) from error
+    return Path(path)
+
+
+def _regular_target(path: str | os.PathLike[str]) -> Path:
+    """Where the file will lie: what symbolic links lead to. A device or a pipe is never replaced by a file."""
+    name = os.fspath(path)
+    if not name or "\0" in name:
+        raise FileError(f"cannot write {name!r}: that is no file's name; help: give the path of the package, such as model.pt2")
+    target = Path(os.path.realpath(name)) if os.path.islink(name) else Path(name)
+    try:
+        mode = target.stat().st_mode
+    except OSError:
+        return target  # there is nothing; or what stands in the way is said when it is written
+    if not stat.S_ISREG(mode):
+        what = "a directory" if stat.S_ISDIR(mode) else "a device, a pipe or a socket"
+        raise FileError(f"cannot write {target}: it is {what}; help: give the path of a file")
     return target
 
 

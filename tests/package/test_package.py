@@ -220,6 +220,28 @@ def test_compressed_and_foreign_archives_are_refused(package: Path, tmp_path: Pa
         read_package(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "directory", "no name", "NUL"])
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path, kind: str) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link.pt2"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    path = {"pipe": pipe, "link to a pipe": link, "directory": tmp_path, "no name": "", "NUL": "a\0b.pt2"}[kind]
+    with pytest.raises(FileError, match=r"E-FILE-001.*help: give the path"):
+        write_package(path, [PackagedModel("m", b"library")])
+    assert pipe.is_fifo() and link.is_symlink() and sorted(p.name for p in tmp_path.iterdir()) == ["link.pt2", "pipe"]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path, exists: bool) -> None:
+    (tmp_path / "models").mkdir()
+    behind, link = tmp_path / "models" / "v7.pt2", tmp_path / "current.pt2"
+    if exists:
+        behind.write_bytes(b"older")
+    link.symlink_to("models/v7.pt2")
+    assert write_package(link, [PackagedModel("m", b"library")]) == link
+    assert link.is_symlink() and read_package(behind).model_names == ("m",)
+
+
 def test_a_flipped_byte_of_any_member_is_noticed(package: Path) -> None:
     original = package.read_bytes()
     for member in read_package(package).members:
