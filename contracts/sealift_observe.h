@@ -294,6 +294,8 @@ typedef struct sealift_event_source {
   sealift_info *(*get_info)(int32_t *is_set); /* the thread's, one reference */
   void (*set_info)(const sealift_info *info);
   void (*measure)(double probability, sealift_source_costs *out);
+  /* Before a fork: returns once no thread is seen holding a lock of the source's own. NULL, or past struct_bytes: it has none. */
+  void (*settle)(void);
 } sealift_event_source;
 
 typedef struct sealift_observe_host {

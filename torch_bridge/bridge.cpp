@@ -477,7 +477,11 @@ void measure(double, sealift_source_costs *out) {
   known = *out;
 }
 
-const sealift_event_source SOURCE = {SEALIFT_OBSERVE_VERSION, sizeof(sealift_event_source), "torch " TORCH_VERSION, listen, unlisten, get_info, set_info, measure};
+// A thread's first operator after a change copies PyTorch's list of callbacks under a lock that a forked child would find locked for ever. To ask for the
+// list waits for whoever was interrupted in the middle of that.
+void settle() { at::hasGlobalCallbacks(); }
+
+const sealift_event_source SOURCE = {SEALIFT_OBSERVE_VERSION, sizeof(sealift_event_source), "torch " TORCH_VERSION, listen, unlisten, get_info, set_info, measure, settle};
 
 // ---- model files -----------------------------------------------------------------------------------------------------------
 

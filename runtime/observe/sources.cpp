@@ -1,5 +1,6 @@
 #include "sources.h"
 
+#include <stddef.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,7 +71,9 @@ const sealift_event_source *attached_source() { return source; }
 void let_sources_settle() {
   constexpr uint64_t SETTLED_NS = 2000000;
   const uint64_t passed_ns = now_ns() - changed_ns;
-  if (source != nullptr && passed_ns < SETTLED_NS) usleep(static_cast<useconds_t>((SETTLED_NS - passed_ns) / 1000 + 1));
+  if (source == nullptr) return;
+  if (passed_ns < SETTLED_NS) usleep(static_cast<useconds_t>((SETTLED_NS - passed_ns) / 1000 + 1));
+  if (source->struct_bytes > offsetof(sealift_event_source, settle) && source->settle != nullptr) source->settle();
 }
 
 }  // namespace sealift::observe
