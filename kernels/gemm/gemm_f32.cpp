@@ -1,8 +1,8 @@
 // f32 matrix product, compiled once per ISA. Read bottom up: gemm_f32 splits the work, rectangle() walks cache blocks, tile_kernel() multiplies.
 //
 // The order in which an element's products are added: k is cut into equal blocks of at most kBlockDepth, each block is summed in ascending k by one
-// accumulator and continues from the sum so far. It depends on neither the split over workers nor the height of a tile. m <= 4 takes the
-// bandwidth-bound kernels (gemv_kernel, dot_kernel), which have an order of their own.
+// accumulator - two by turns where its columns fill one vector only - and added to the sum so far. It depends on neither the split over workers nor
+// the height of a tile. m <= 4 takes the bandwidth-bound kernels (gemv_kernel, dot_kernel), which have an order of their own.
 #include "gemm.h"
 
 #include "../../contracts/sealift_model.h"
