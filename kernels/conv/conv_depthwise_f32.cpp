@@ -1,6 +1,6 @@
 // f32 depthwise convolution, compiled once per ISA: bound by loads, so a tile reads each input once for all the positions of a row that want it.
 //
-// The order in which an element's products are added: taps in ascending (kh, kw), those outside x skipped, by one accumulator.
+// The order in which an element's products are added: to the bias, taps in ascending (kh, kw), those outside x skipped, by one accumulator.
 #include "../../contracts/sealift_model.h"
 #include "conv.h"
 #include "conv_finish.h"
@@ -69,19 +69,38 @@ SEALIFT_INLINE void prefetch_columns(const float *first, int64_t step) {
   }
 }
 
+// Activation, residual and activation of a tile's positions: one branch for all of them, since tests between positions would cost as much as their sums.
+template <int kPositions>
+SEALIFT_INLINE void finish_positions(Lanes (&sum)[kPositions][1], int32_t flags, const float *residual, int64_t ldr, bool post_relu) {
+  if (flags & kRelu) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kPositions; i++) sum[i][0] = relu(sum[i][0]);
+  } else if (flags & kClamping) {
+    clamp_tile(flags, sum);
+  }
+  if (residual) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kPositions; i++) {
+      sum[i][0] += load_lanes(residual + i * ldr);
+      if (post_relu) sum[i][0] = relu(sum[i][0]);
+    }
+  }
+}
+
 template <int kTaps, int kStride, int kPositions, int kEdges>
-void depthwise_tile(const DepthwiseTile &t) {
+void depthwise_tile(const DepthwiseTile &tile) {
   constexpr int kColumns = (kPositions - 1) * kStride + kTaps;
   constexpr int kWalked = kStride == 2 ? kColumns : 1; // of stride 1, one pointer that steps from column to column is faster
+  const DepthwiseTile t = tile; // a copy, which no store can change
   const int64_t column_step = t.column, row_step = t.row, w_step = t.w_stride;
-  const uint64_t columns = t.columns;
   const float *tile_x = t.x, *tile_fetch = t.fetch, *tile_residual = t.residual;
   float *tile_out = t.out;
   for (int64_t tiles = t.tiles; tiles > 0; tiles--) {
     for (int64_t j = 0; j < t.count; j += kWidth) {
-      Lanes sum[kPositions];
+      Lanes sum[kPositions][1];
+      const Lanes bias = t.bias ? load_lanes(t.bias + j) : Lanes{};
 #pragma GCC unroll 8
-      for (int i = 0; i < kPositions; i++) sum[i] = Lanes{};
+      for (int i = 0; i < kPositions; i++) sum[i][0] = bias;
       const float *x = tile_x + j, *w = t.w + j;
       Walk<kWalked> walk(x, column_step);
       for (int64_t kh = t.rows; kh > 0; kh--) {
@@ -90,13 +109,18 @@ void depthwise_tile(const DepthwiseTile &t) {
         for (int kw = 0; kw < kTaps; kw++, w += w_step) wv[kw] = load_lanes(w);
 #pragma GCC unroll 32
         for (int column = 0; column < kColumns; column++) {
-          const bool inside = kEdges == kAnyEdges ? columns >> column & 1 : !((kEdges & kNoFirst) && column == 0) && !((kEdges & kNoLast) && column == kColumns - 1);
+          const bool inside =
+              kEdges == kAnyEdges ? t.columns >> column & 1 : !((kEdges & kNoFirst) && column == 0) && !((kEdges & kNoLast) && column == kColumns - 1);
           if (inside) {
-            const Lanes xv = load_lanes(kWalked > 1 ? walk(column, column_step) : x);
+            const float *at = kWalked > 1 ? walk(column, column_step) : x;
+            const int first = column < kTaps ? 0 : (column - kTaps) / kStride + 1; // of the positions that want it
+            const int last = column / kStride < kPositions ? column / kStride : kPositions - 1;
+            if (first == last) {
+              accumulate_product(sum[first][0], at, wv[column - first * kStride]);
+            } else {
+              const Lanes xv = load_lanes(at);
 #pragma GCC unroll 8
-            for (int i = 0; i < kPositions; i++) {
-              const int kw = column - i * kStride;
-              if (kw >= 0 && kw < kTaps) sum[i] = multiply_add(xv, wv[kw], sum[i]);
+              for (int i = first; i <= last; i++) accumulate_product(sum[i][0], xv, wv[column - i * kStride]);
             }
           }
           if constexpr (kWalked == 1) {
@@ -114,17 +138,10 @@ void depthwise_tile(const DepthwiseTile &t) {
         // The next tile's lines, which its stores would wait for where out exceeds L2; past out's end the hint is void.
         prefetch_columns<kPositions, (kWalked > 1)>(out + kPositions * t.ldc, t.ldc);
       }
-      const Lanes bias = t.bias ? load_lanes(t.bias + j) : Lanes{};
+      finish_positions(sum, t.flags, t.residual ? tile_residual + j : nullptr, t.ldr, t.post_relu);
 #pragma GCC unroll 8
       for (int i = 0; i < kPositions; i++) {
-        Lanes y = t.bias ? sum[i] + bias : sum[i];
-        if (t.flags & kRelu) y = relu(y);
-        else if (t.flags & kRelu6) y = relu6(y);
-        else if (t.flags & kHardSwish) y = hard_swish(y);
-        else if (t.flags & kHardSigmoid) y = hard_sigmoid(y);
-        if (t.residual) y += load_lanes(tile_residual + i * t.ldr + j);
-        if (t.post_relu) y = relu(y);
-        store_lanes(out, y);
+        store_lanes(out, sum[i][0]);
         out += t.ldc;
       }
     }

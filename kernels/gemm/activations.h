@@ -9,10 +9,7 @@ namespace SEALIFT_NS {
 namespace {
 
 SEALIFT_INLINE Lanes relu(Lanes x) { return larger(Lanes{}, x); } // NaN and -0.0 stay
-SEALIFT_INLINE Lanes relu6(Lanes x) {
-  const Lanes six = broadcast(6.0f), low = relu(x);
-  return low > six ? six : low;
-}
+SEALIFT_INLINE Lanes relu6(Lanes x) { return smaller(broadcast(6.0f), relu(x)); }
 SEALIFT_INLINE Lanes hard_sigmoid(Lanes x) { return relu6(x + broadcast(3.0f)) * broadcast(1.0f / 6.0f); }
 SEALIFT_INLINE Lanes hard_swish(Lanes x) { return x * relu6(x + broadcast(3.0f)) * broadcast(1.0f / 6.0f); }
 

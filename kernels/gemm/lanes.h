@@ -48,7 +48,6 @@ SEALIFT_INLINE Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
 template <int kVectors>
 SEALIFT_INLINE void accumulate(Lanes (&sum)[kVectors], const float &a, const Lanes (&b)[kVectors]) {
 #if SEALIFT_TARGET_ISA >= 1 && SEALIFT_LANES == SEALIFT_DEFAULT_LANES
-  static_assert(kVectors <= 3, "one asm statement for each number of vectors");
   Lanes every;
   if constexpr (kVectors == 1) asm("vbroadcastss %2, %1\n\tvfmadd231ps %3, %1, %0" : "+v"(sum[0]), "=&v"(every) : "m"(a), "v"(b[0]));
   if constexpr (kVectors == 2) asm("vbroadcastss %3, %2\n\tvfmadd231ps %4, %2, %0\n\tvfmadd231ps %5, %2, %1" : "+v"(sum[0]), "+v"(sum[1]), "=&v"(every) : "m"(a), "v"(b[0]), "v"(b[1]));
@@ -56,10 +55,41 @@ SEALIFT_INLINE void accumulate(Lanes (&sum)[kVectors], const float &a, const Lan
     asm("vbroadcastss %4, %3\n\tvfmadd231ps %5, %3, %0\n\tvfmadd231ps %6, %3, %1\n\tvfmadd231ps %7, %3, %2"
         : "+v"(sum[0]), "+v"(sum[1]), "+v"(sum[2]), "=&v"(every)
         : "m"(a), "v"(b[0]), "v"(b[1]), "v"(b[2]));
-#else
-  const Lanes every = broadcast(a);
+  if constexpr (kVectors <= 3) return;
+#endif
+  const Lanes all = broadcast(a);
 #pragma GCC unroll 4
-  for (int v = 0; v < kVectors; v++) sum[v] = multiply_add(every, b[v], sum[v]);
+  for (int v = 0; v < kVectors; v++) sum[v] = multiply_add(all, b[v], sum[v]);
+}
+
+// sum[i][v] += a[i] * b[v] for three rows and a vector of B that lies in memory: its register is the sixteenth, where sums and broadcasts fill fifteen.
+template <int kVectors>
+SEALIFT_INLINE void accumulate_three(Lanes (&sum)[3][kVectors], int v, const Lanes (&a)[3], const float *b) {
+#if SEALIFT_TARGET_ISA >= 1 && SEALIFT_LANES == SEALIFT_DEFAULT_LANES
+  Lanes bv;
+  asm("vmovups %7, %3\n\tvfmadd231ps %3, %4, %0\n\tvfmadd231ps %3, %5, %1\n\tvfmadd231ps %3, %6, %2"
+      : "+v"(sum[0][v]), "+v"(sum[1][v]), "+v"(sum[2][v]), "=&v"(bv)
+      : "v"(a[0]), "v"(a[1]), "v"(a[2]), "m"(*reinterpret_cast<const LanesAnywhere *>(b)));
+#else
+  const Lanes bv = load_lanes(b);
+#pragma GCC unroll 4
+  for (int i = 0; i < 3; i++) sum[i][v] = multiply_add(a[i], bv, sum[i][v]);
+#endif
+}
+
+// sum += a * b, likewise: a from a register, or from memory where nothing else wants it.
+SEALIFT_INLINE void accumulate_product(Lanes &sum, const Lanes &a, const Lanes &b) {
+#if SEALIFT_TARGET_ISA >= 1 && SEALIFT_LANES == SEALIFT_DEFAULT_LANES
+  asm("vfmadd231ps %1, %2, %0" : "+v"(sum) : "v"(a), "v"(b));
+#else
+  sum = multiply_add(a, b, sum);
+#endif
+}
+SEALIFT_INLINE void accumulate_product(Lanes &sum, const float *a, const Lanes &b) {
+#if SEALIFT_TARGET_ISA >= 1 && SEALIFT_LANES == SEALIFT_DEFAULT_LANES
+  asm("vfmadd231ps %1, %2, %0" : "+v"(sum) : "m"(*reinterpret_cast<const LanesAnywhere *>(a)), "v"(b));
+#else
+  sum = multiply_add(load_lanes(a), b, sum);
 #endif
 }
 
@@ -71,6 +101,11 @@ SEALIFT_INLINE void store_part(float *p, Lanes x, int64_t count) { store_partial
 SEALIFT_INLINE Lanes larger(Lanes a, Lanes b) {
   LanesParts x{a}, y{b};
   SEALIFT_EACH_PART(Vec<float>::kParts, x.vec.part[i] = max_part(x.vec.part[i], y.vec.part[i]));
+  return x.whole;
+}
+SEALIFT_INLINE Lanes smaller(Lanes a, Lanes b) {
+  LanesParts x{a}, y{b};
+  SEALIFT_EACH_PART(Vec<float>::kParts, x.vec.part[i] = min_part(x.vec.part[i], y.vec.part[i]));
   return x.whole;
 }
 
