@@ -53,16 +53,26 @@ struct ConvTransposeF32 : ConvF32 {};
 // ---- scratch: a worker's copy of some rows of x, in the order the kernels want, with the zeros around them --------------------------------------------
 
 constexpr int64_t kConvBandBytes = 96 << 10;
-constexpr int64_t kConvFewChannels = 16; // a tap of fewer is too short a product to be worth a call at the border
+constexpr int64_t kConvFewChannels = 16;     // a tap of fewer is too short a product to be worth a call at the border
+constexpr int64_t kConvWindowFloats = 2048;  // of a copy of a single tile's inputs
+constexpr int64_t kConvWindowPositions = 14; // the most a tile has on any ISA
 
 struct ConvBand {
   int64_t out_rows, rows, columns; // a band serves out_rows rows of out; it holds rows x columns x in_c elements
 };
 
+// Few channels whose pixels follow each other: only tiles at the border are copied.
+static inline bool conv_f32_copies_windows(const ConvF32 &c, bool transposed) {
+  if (transposed || c.w_layout == kConvDepthwise || c.groups != 1 || c.in_c >= kConvFewChannels || c.kernel_w * c.kernel_h == 1) return false;
+  if ((c.in_c > 1 && c.x_strides[3] != 1) || c.x_strides[2] != c.in_c) return false;
+  const int64_t columns = (kConvWindowPositions - 1) * c.stride_w + (c.kernel_w - 1) * c.dilation_w + 1;
+  return ((c.kernel_h - 1) * c.dilation_h + 1) * columns * c.in_c <= kConvWindowFloats;
+}
+
 static inline bool conv_f32_copies_bands(const ConvF32 &c, bool transposed) {
   if (c.w_layout == kConvDepthwise) return false;
   if (c.in_c > 1 && c.x_strides[3] != 1) return true;
-  if (transposed || c.groups != 1 || c.in_c >= kConvFewChannels || c.kernel_w * c.kernel_h == 1) return false;
+  if (transposed || c.groups != 1 || c.in_c >= kConvFewChannels || c.kernel_w * c.kernel_h == 1 || conv_f32_copies_windows(c, transposed)) return false;
   const int64_t bottom = (c.out_h - 1) * c.stride_h + (c.kernel_h - 1) * c.dilation_h - c.pad_h, right = (c.out_w - 1) * c.stride_w + (c.kernel_w - 1) * c.dilation_w - c.pad_w;
   return c.pad_h > 0 || c.pad_w > 0 || bottom >= c.in_h || right >= c.in_w || c.x_strides[2] != c.in_c;
 }

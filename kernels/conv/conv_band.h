@@ -1,4 +1,4 @@
-// A worker's copy of some rows of x, in the order the kernels want, with the zeros around them (conv.h says when and how many).
+// Copies of parts of x with the zeros around them (conv.h says when): some rows, in the order the kernels want, or the inputs of one tile.
 #ifndef SEALIFT_KERNELS_CONV_CONV_BAND_H
 #define SEALIFT_KERNELS_CONV_CONV_BAND_H
 
@@ -81,6 +81,21 @@ View copy_band(const Plan &p, const float *image, int64_t h0, int64_t h1, float 
     for (float *end = to + v.row; row < end; row++) *row = 0.0f;
   }
   return v;
+}
+
+// The inputs that the taps of a tile's positions want, `columns` of each row from (h, w) on.
+void copy_window(const Plan &p, const View &v, int64_t h, int64_t w, int64_t columns, float *to) {
+  const int64_t bottom = h + (p.conv.kernel_h - 1) * p.conv.dilation_h + 1, channels = p.in_channels;
+  const int64_t from = w < v.w0 ? v.w0 : w, until = w + columns < v.w1 ? w + columns : v.w1;
+  for (; h < bottom; h++) {
+    float *const end = to + columns * channels;
+    if (h >= v.h0 && h < v.h1 && from < until) {
+      for (float *first = to + (from - w) * channels; to < first; to++) *to = 0.0f;
+      __builtin_memcpy(to, v.x + (h - v.h0) * v.row + (from - v.w0) * channels, static_cast<size_t>((until - from) * channels) * sizeof(float));
+      to += (until - from) * channels;
+    }
+    for (; to < end; to++) *to = 0.0f;
+  }
 }
 
 } // namespace

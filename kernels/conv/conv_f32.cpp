@@ -35,7 +35,7 @@ SEALIFT_INLINE void run(TileCall &call, int64_t count) { kConvTileKernels[count 
 
 // A tile inside x whose segments are all `segment` long; 0: of any lengths.
 SEALIFT_INLINE void run_whole(TileCall &call, int64_t count, int64_t segment) {
-  const ConvTileKernel kernel = call.vectors == 2 ? kernel_of_segments(segment, count) : nullptr;
+  const ConvTileKernel kernel = kernel_of_segments(call.vectors, segment, count);
   if (kernel) kernel(call.t);
   else run(call, count);
 }
@@ -131,6 +131,10 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
   }
   const bool needs_finish = b.last && !p.in_registers;
   const int64_t segment = common_length(b);
+  alignas(64) float window[kConvWindowFloats];
+  const int64_t window_columns = (p.tile_rows - 1) * c.stride_w + (c.kernel_w - 1) * c.dilation_w + 1;
+  Segment in_window[kMaxTaps];
+  const int64_t num_in_window = p.windows ? whole_segments(in_window, p, View{window, window_columns * p.in_channels, p.in_channels, 0, 0, 0, 0}, b) : 0;
   const int64_t row_tiles = p.tiles, step_w = p.transposed ? 1 : c.stride_w;
   TileCall call;
   ConvTile &t = call.t;
@@ -193,6 +197,12 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
           run_whole(call, count, segment);
           i += t.tiles - 1, done += t.tiles - 1;
           t.tiles = 1;
+        } else if (p.windows) {
+          copy_window(p, v, y, x, window_columns, window);
+          t.a = window;
+          t.segments = in_window, t.num_segments = num_in_window;
+          t.flags = (b.first ? 0 : kFromC) | call.after;
+          run_whole(call, count, segment);
         } else {
           t.a = v.x;
           edge_tile(p, v, b, p.transposed ? at.h : y, p.transposed ? at.remainder + j * p.remainders : x, call);
@@ -279,7 +289,7 @@ void region_of_slice(const Plan &p, const Slice &slice, const float *x, int64_t 
   }
   const View v{x, c.x_strides[1], c.x_strides[2], 0, c.in_h, 0, c.in_w};
   // As many tiles at a time as let their part of x stay in L2 while the panels pass.
-  const int64_t tile_bytes = (p.transposed ? kTileRows : kTileRows * c.stride_w * c.stride_h) * p.in_channels * 4 + 1;
+  const int64_t tile_bytes = (p.transposed ? p.tile_rows : p.tile_rows * c.stride_w * c.stride_h) * p.in_channels * 4 + 1;
   int64_t fit = kNearCacheBytes / tile_bytes - (c.kernel_h - 1) * c.dilation_h * p.tiles;
   if (fit < 16) fit = 16;
   const int64_t parts = divide_up(to - from, fit);

@@ -11,18 +11,19 @@ namespace {
 
 constexpr int64_t kBlockDepth = 384;                      // steps of k between a tile's visits: a block of weights is kBlockDepth * 128 bytes
 constexpr int64_t kWholeDepth = 640;                      // of k, below which it is not cut
+constexpr int64_t kPanelDepth = 256;                      // of k, up to which a tile takes a whole panel: its weights, read for every tile, stay in L1
 constexpr int64_t kMaxTaps = 64;                          // of a block
 
 struct Plan {
   ConvF32 conv;
-  bool transposed, bands;
+  bool transposed, bands, windows; // what is copied of x: some rows, or a tile's inputs where some lie outside
   bool deep; // more than one slice somewhere: then a region is walked image by image
   int64_t in_channels, out_channels; // of a group
   int64_t panels;                    // of a group
   int64_t taps, depth;               // of a slice of the kernel
   int64_t taps_each, channel_chunks, channels_each, blocks; // how k is cut: whole taps, or the channels of one
   int64_t remainders, tiles;         // rows of positions a line of out is cut into, tiles a row
-  int64_t strip;                     // columns of a tile
+  int64_t strip, tile_rows;          // columns of a tile, and the most rows
   bool in_registers;
 };
 
@@ -56,6 +57,7 @@ void make_plan(Plan &p, const ConvF32 &c, bool transposed) {
   p.conv = c;
   p.transposed = transposed;
   p.bands = conv_f32_copies_bands(c, transposed);
+  p.windows = conv_f32_copies_windows(c, transposed);
   p.deep = c.in_d != 1 || c.out_d != 1 || c.kernel_d != 1;
   p.in_channels = c.in_c / c.groups;
   p.out_channels = c.out_c / c.groups;
@@ -79,8 +81,10 @@ void make_plan(Plan &p, const ConvF32 &c, bool transposed) {
   p.blocks = p.taps_each > 0 ? divide_up(p.taps, p.taps_each) * p.channel_chunks : 1;
   if (p.blocks < 1) p.blocks = 1;
   p.remainders = transposed ? c.stride_w : 1;
-  p.strip = p.out_channels == kWideColumns ? kWideColumns : kTileColumns;
-  p.tiles = divide_up(divide_up(c.out_w, p.remainders), p.strip == kTileColumns ? kTileRows : kWideRows);
+  p.strip = kTileColumns, p.tile_rows = kTileRows;
+  if (p.out_channels == kWideColumns) p.strip = kWideColumns, p.tile_rows = kWideRows;
+  else if (p.out_channels % kPanel == 0 && p.depth <= kPanelDepth) p.strip = kPanelVectors * kWidth, p.tile_rows = kPanelRows;
+  p.tiles = divide_up(divide_up(c.out_w, p.remainders), p.tile_rows);
   p.in_registers = finishes_in_registers(c);
 }
 
@@ -94,6 +98,18 @@ SEALIFT_INLINE void append(Segment *segments, int64_t &count, bool adjoins, Segm
   else segments[count++] = s;
 }
 
+// Where a block's taps lie from a tile's corner in v. Returns how many segments they are.
+int64_t whole_segments(Segment *segments, const Plan &p, const View &v, const Block &b) {
+  const ConvF32 &c = p.conv;
+  const bool adjoins = taps_adjoin(p, v);
+  int64_t count = 0, kh = b.tap0 / c.kernel_w, kw = b.tap0 % c.kernel_w;
+  for (int64_t tap = b.tap0; tap < b.tap1; tap++) {
+    append(segments, count, adjoins, {kh * c.dilation_h * v.row + kw * c.dilation_w * v.column + b.channel0, (tap - b.tap0) * p.in_channels * kPanel, b.channels});
+    if (++kw == c.kernel_w) kw = 0, kh++;
+  }
+  return count;
+}
+
 void make_block(Block &b, const Plan &p, const View &v, const Slice &slice, int64_t index, const float *panel) {
   const ConvF32 &c = p.conv;
   b.tap0 = index / p.channel_chunks * p.taps_each;
@@ -105,19 +121,12 @@ void make_block(Block &b, const Plan &p, const View &v, const Slice &slice, int6
   b.last = index + 1 == p.blocks && slice.last;
   b.num_whole = 0;
   if (p.transposed || b.tap0 >= b.tap1) return;
-  const bool adjoins = taps_adjoin(p, v);
+  b.num_whole = whole_segments(b.whole, p, v, b);
+  const bool one_row = b.tap0 / c.kernel_w == (b.tap1 - 1) / c.kernel_w;
   b.top = b.tap0 / c.kernel_w * c.dilation_h;
   b.bottom = (b.tap1 - 1) / c.kernel_w * c.dilation_h;
-  b.left = (c.kernel_w - 1) * c.dilation_w;
-  b.right = 0;
-  int64_t kh = b.tap0 / c.kernel_w, kw = b.tap0 % c.kernel_w;
-  for (int64_t tap = b.tap0; tap < b.tap1; tap++) {
-    const int64_t dy = kh * c.dilation_h, dx = kw * c.dilation_w;
-    if (dx < b.left) b.left = dx;
-    if (dx > b.right) b.right = dx;
-    append(b.whole, b.num_whole, adjoins, {dy * v.row + dx * v.column + b.channel0, (tap - b.tap0) * p.in_channels * kPanel, b.channels});
-    if (++kw == c.kernel_w) kw = 0, kh++;
-  }
+  b.left = one_row ? b.tap0 % c.kernel_w * c.dilation_w : 0;
+  b.right = (one_row ? (b.tap1 - 1) % c.kernel_w : c.kernel_w - 1) * c.dilation_w;
 }
 
 SEALIFT_INLINE Position position_of(const Plan &p, int64_t tile) {

@@ -57,6 +57,12 @@ void conv_tile_kernel(ConvTile &t) {
   const float *row[kPointers];
   const float *b;
   auto step = [&](int64_t apart, int kk, int d) __attribute__((always_inline)) {
+    if constexpr (kRows == 3 && kVectors == 4) {
+      const Lanes every[3] = {broadcast(row[0][kk]), broadcast(row[0][apart + kk]), broadcast(row[0][2 * apart + kk])};
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; v++) accumulate_three(sum[d], v, every, b + kk * kPanel + v * kWidth);
+      return;
+    }
     Lanes bv[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; v++) bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
@@ -65,17 +71,24 @@ void conv_tile_kernel(ConvTile &t) {
   };
   const Segment *end = t.segments + t.num_segments;
   for (;;) {
+    const bool from_bias = kSegment > 0 && t.flags & kAddBias; // of so short a k, adding it later would show
 #pragma GCC unroll 4
-    for (int d = 0; d < kDeep; d++)
+    for (int v = 0; v < kVectors; v++) {
+      const Lanes first = from_bias ? load_lanes(t.bias + v * kWidth) : Lanes{};
+#pragma GCC unroll 4
+      for (int d = 0; d < kDeep; d++)
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; i++) sum[d][i][v] = d == 0 ? first : Lanes{};
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; v += kLineVectors) __builtin_prefetch(c + i * ldc + v * kWidth, 1, 3);
+    if (t.flags & kAddResidual) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; v++) sum[d][i][v] = Lanes{};
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) __builtin_prefetch(c + i * ldc, 1, 3);
-    if (t.flags & kAddResidual) {
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; i++) __builtin_prefetch(residual + i * t.ldr, 0, 3);
+        for (int v = 0; v < kVectors; v += kLineVectors) __builtin_prefetch(residual + i * t.ldr + v * kWidth, 0, 3);
     }
 
     for (const Segment *s = t.segments; s < end; s++) {
@@ -129,7 +142,7 @@ void conv_tile_kernel(ConvTile &t) {
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; v++) sum[0][i][v] += load_lanes(c + i * ldc + v * kWidth);
     }
-    if (t.flags & kAddBias) {
+    if (kSegment == 0 && t.flags & kAddBias) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; v++) {
         const Lanes bias = load_lanes(t.bias + v * kWidth);
@@ -176,8 +189,10 @@ constexpr int kWideVectors = kWidth == 8 ? 3 : 2;
 constexpr int kWideColumns = kWideVectors * kWidth;
 constexpr int kWideRows = kWidth == 8 ? 4 : kTileRows;
 
-#define SEALIFT_TILE_ROW(rows) {conv_tile_kernel<rows, 1>, conv_tile_kernel<rows, 2>, conv_tile_kernel<(rows <= kWideRows ? rows : 1), kWideVectors>}
-const ConvTileKernel kConvTileKernels[kTileRows][3] = {
+#define SEALIFT_TILE_ROW(rows)                                                                                              \
+  {conv_tile_kernel<rows, 1>, conv_tile_kernel<rows, 2>, conv_tile_kernel<(rows <= kWideRows ? rows : 1), kWideVectors>, \
+   conv_tile_kernel<(rows <= kPanelRows ? rows : 1), kPanelVectors>}
+const ConvTileKernel kConvTileKernels[kTileRows][4] = {
     SEALIFT_TILE_ROW(1), SEALIFT_TILE_ROW(2), SEALIFT_TILE_ROW(3), SEALIFT_TILE_ROW(4),
 #if SEALIFT_LANES >= 8
     SEALIFT_TILE_ROW(5), SEALIFT_TILE_ROW(6),
@@ -189,16 +204,21 @@ const ConvTileKernel kConvTileKernels[kTileRows][3] = {
 };
 #undef SEALIFT_TILE_ROW
 
-// For tiles of two vectors over segments of one length: the rows of taps of first layers over three colours (3x3 and 7x7), which are too short for a
-// loop to find its pace. null: there is none.
+// For tiles over segments of one length: the rows of taps of first layers over three colours (3x3 and 7x7), which are too short for a loop to find its
+// pace. null: there is none.
+template <int kVectors, int kMost>
 SEALIFT_INLINE ConvTileKernel kernel_of_segments(int64_t segment, int64_t rows) {
-  if (rows != kTileRows && rows != kTileRows - 1) return nullptr;
-  const bool most = rows == kTileRows;
+  if (rows != kMost && rows != kMost - 1) return nullptr;
   switch (segment) {
-  case 9: return most ? conv_tile_kernel<kTileRows, 2, 9> : conv_tile_kernel<kTileRows - 1, 2, 9>;
-  case 21: return most ? conv_tile_kernel<kTileRows, 2, 21> : conv_tile_kernel<kTileRows - 1, 2, 21>;
+  case 9: return rows == kMost ? conv_tile_kernel<kMost, kVectors, 9> : conv_tile_kernel<kMost - 1, kVectors, 9>;
+  case 21: return rows == kMost ? conv_tile_kernel<kMost, kVectors, 21> : conv_tile_kernel<kMost - 1, kVectors, 21>;
   default: return nullptr;
   }
+}
+SEALIFT_INLINE ConvTileKernel kernel_of_segments(int vectors, int64_t segment, int64_t rows) {
+  if (vectors == 2) return kernel_of_segments<2, kTileRows>(segment, rows);
+  if (vectors == kPanelVectors) return kernel_of_segments<kPanelVectors, kPanelRows>(segment, rows);
+  return nullptr;
 }
 
 } // namespace

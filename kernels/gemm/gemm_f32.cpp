@@ -294,9 +294,11 @@ SEALIFT_INLINE void copy_columns(float *to, const float *from, int64_t n) {
 }
 
 void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
-  const int64_t rows = s.r1 - s.r0, tiles = divide_up(rows, kTileRows);
   const int64_t columns = g.n - s.p * kPanel < kPanel ? g.n - s.p * kPanel : kPanel;
-  const int64_t strips = divide_up(columns, kTileColumns);
+  const int64_t rows = s.r1 - s.r0;
+  const bool whole_panel = columns == kPanel && kPanelVectors > kTileVectors && rows >= 4 * kTileRows; // a few rows divide better into taller tiles
+  const int64_t tiles = divide_up(rows, whole_panel ? kPanelRows : kTileRows);
+  const int64_t strip_columns = whole_panel ? kPanel : kTileColumns, strips = divide_up(columns, strip_columns);
   const bool simple = is_cheap(g.activation);
   const bool simple_post = g.post_activation == kActivationNone || (g.post_activation == kActivationRelu && o.residual);
   const bool in_registers = simple && simple_post;
@@ -321,7 +323,7 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
   const Split rows_of(rows, tiles);
   const int64_t prefetch_tile_bytes = t.prefetch_step_bytes * (s.depth / kPrefetchEvery);
   for (int64_t strip = 0; strip < strips; strip++) {
-    const int64_t n0 = s.p * kPanel + strip * kTileColumns;
+    const int64_t n0 = s.p * kPanel + strip * strip_columns;
     const int64_t left = g.n - n0;
     const bool whole = left >= kTileColumns || left == kWidth;
     const int vectors = left > kWidth ? 2 : 1;
@@ -331,17 +333,17 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
       for (int j = 0; j < kTileColumns; j += kWidth) store_lanes(own_bias + j, Lanes{});
       if (bias) copy_columns(own_bias, bias, left);
     }
-    t.b = s.b + strip * kTileColumns;
+    t.b = s.b + strip * strip_columns;
     for (int64_t tile = 0; tile < tiles; tile++) {
       const int64_t i = rows_of.start(tile), count = rows_of.start(tile + 1) - i;
-      const TileKernel kernel = kTileKernels[count - 1][vectors - 1];
+      const TileKernel kernel = kTileKernels[count - 1][whole_panel ? 2 : vectors - 1];
       float *c = o.c + (s.r0 + i) * g.ldc + n0;
       const float *residual = o.residual ? o.residual + (s.r0 + i) * g.ldr + n0 : nullptr;
       t.a = s.a + i * s.lda;
       if (whole) {
         t.c = c, t.ldc = g.ldc, t.flags = flags, t.bias = bias, t.residual = residual;
         kernel(t);
-        if (s.last && !in_registers) finish(g, c, g.ldc, c, count, left < kTileColumns ? left : kTileColumns, bias, residual);
+        if (s.last && !in_registers) finish(g, c, g.ldc, c, count, left < strip_columns ? left : strip_columns, bias, residual);
       } else { // a partial vector of columns: through a whole tile of our own
         alignas(64) float own[kTileRows * kTileColumns];
         if (!s.first)

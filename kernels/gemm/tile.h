@@ -12,6 +12,10 @@ constexpr int kPanel = 32; // columns of a packed panel: SEALIFT_PANEL32
 constexpr int kTileVectors = 2;
 constexpr int kTileColumns = kTileVectors * kWidth;
 constexpr int kTileRows = kWidth == 16 ? 14 : kWidth == 8 ? 6 : 4; // accumulators + 2 of B + 1 of A fill 32, 16, 16 registers
+// Of 8 lanes, a whole panel: three broadcasts and four loads a step where six rows of two vectors take six and two, and 12 multiply-adds either way.
+constexpr int kPanelVectors = kWidth == 8 ? 4 : kTileVectors;
+constexpr int kPanelRows = kWidth == 8 ? 3 : kTileRows;
+constexpr int kLineVectors = 64 / (4 * kWidth); // of a line of cache
 constexpr int kPrefetchEvery = kWidth == 16 ? 1 : 2; // k-steps between two prefetches
 
 enum TileFlags : int32_t { kFromC = 1, kAddBias = 2, kRelu = 4, kAddResidual = 8, kPostRelu = 16, kRelu6 = 32, kHardSwish = 64, kHardSigmoid = 128 };
@@ -68,16 +72,18 @@ void tile_kernel(const Tile &t) {
   float *c = t.c;
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; i++) {
-    __builtin_prefetch(c + i * ldc, 1, 3);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; v++) {
+      if (v % kLineVectors == 0) __builtin_prefetch(c + i * ldc + v * kWidth, 1, 3);
 #pragma GCC unroll 2
       for (int d = 0; d < kDeep; d++) sums[d][i][v] = Lanes{};
     }
   }
   if (t.flags & kAddResidual) { // its rows lie too far apart for the hardware to guess, and are wanted all at once
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) __builtin_prefetch(t.residual + i * t.ldr, 0, 3);
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; v += kLineVectors) __builtin_prefetch(t.residual + i * t.ldr + v * kWidth, 0, 3);
   }
 
   // Three rows a pointer: [p], [p + lda], [p + 2 lda] are addressing modes, so the step along k costs no row an instruction of its own.
@@ -89,8 +95,14 @@ void tile_kernel(const Tile &t) {
   const char *prefetch = t.prefetch;
   const int64_t prefetch_step = t.prefetch_step_bytes;
   auto step = [&](int kk) __attribute__((always_inline)) {
+    if constexpr (kRows == 3 && kVectors == 4) {
+      const Lanes every[3] = {broadcast(row[0][kk]), broadcast(row[0][lda + kk]), broadcast(row[0][2 * lda + kk])};
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; v++) accumulate_three(sums[0], v, every, b + kk * kPanel + v * kWidth);
+      return;
+    }
     Lanes bv[kVectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; v++) bv[v] = load_lanes(b + kk * kPanel + v * kWidth);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++) accumulate(sums[kk % kDeep][i], row[i / 3][(i % 3) * lda + kk], bv);
@@ -126,11 +138,11 @@ void tile_kernel(const Tile &t) {
   if (t.flags & kFromC) { // whole blocks are added up, not one product after the other: the error grows with the length of a chain
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(c + i * ldc + v * kWidth);
   }
   if (t.flags & kAddBias) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; v++) {
       const Lanes bias = load_lanes(t.bias + v * kWidth);
 #pragma GCC unroll 16
@@ -140,25 +152,25 @@ void tile_kernel(const Tile &t) {
   if (t.flags & kRelu) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
   }
   if (t.flags & kClamping) clamp_tile(t.flags, sum);
   if (t.flags & kAddResidual) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(t.residual + i * t.ldr + v * kWidth);
     if (t.flags & kPostRelu) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
     }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; v++) store_lanes(c + i * ldc + v * kWidth, sum[i][v]);
 }
 
@@ -184,8 +196,9 @@ SEALIFT_INLINE Quads transpose(Quads x) {
 
 using TileKernel = void (*)(const Tile &);
 
-#define SEALIFT_TILE_ROW(rows) {tile_kernel<rows, 1>, tile_kernel<rows, 2>}
-const TileKernel kTileKernels[kTileRows][kTileVectors] = {
+// By rows, and by one vector, two or a panel's.
+#define SEALIFT_TILE_ROW(rows) {tile_kernel<rows, 1>, tile_kernel<rows, 2>, tile_kernel<(rows <= kPanelRows ? rows : 1), kPanelVectors>}
+const TileKernel kTileKernels[kTileRows][3] = {
     SEALIFT_TILE_ROW(1), SEALIFT_TILE_ROW(2), SEALIFT_TILE_ROW(3), SEALIFT_TILE_ROW(4),
 #if SEALIFT_LANES >= 8
     SEALIFT_TILE_ROW(5), SEALIFT_TILE_ROW(6),
