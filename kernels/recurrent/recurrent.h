@@ -5,7 +5,8 @@
 //   tanh, relu   h = f(gates + h W^T + bias)
 //   with a projection: h is then multiplied by w_proj^T
 //
-// Both directions of a bidirectional layer step together. A step is one fork: a task owns a block of units, whose columns of W stay in its core's cache.
+// Both directions of a bidirectional layer step together, where there are workers for both. A step is one fork: a task owns a block of units, whose
+// columns of W stay in its core's cache.
 // Results are bitwise the same for any number of workers: the order of an element's products depends on batch, hidden and the ISA only.
 #ifndef SEALIFT_KERNELS_RECURRENT_RECURRENT_H
 #define SEALIFT_KERNELS_RECURRENT_RECURRENT_H

@@ -13,13 +13,15 @@ namespace {
 constexpr int64_t kForkWork = 1 << 16;  // multiply-adds of a step below which a fork costs more than it saves
 constexpr int64_t kBlockRows = 32;      // of a tile: 4 gates x 32 units x 32 rows are 16 KB
 constexpr int kMaxGates = 4;
+constexpr int64_t kRowsAhead = 24;      // of a panel, that are fetched before one row of h wants them: 3 KB
 
 // Columns of a panel held at once, and how many runs of k they are summed in: 8 sums hide the latency of a multiply-add.
 constexpr int kRowVectors = kPanel / kWidth < 8 ? kPanel / kWidth : 8;
 constexpr int kRowRuns = 8 / kRowVectors;
 
-// One row times one panel: c[0, 32) = a[0, k) b. The sums of k modulo kRowRuns are added at the end.
-SEALIFT_INLINE void row_times_panel(const float *a, const float *b, int64_t k, float *c) {
+// One row times one panel: c[0, 32) = a[0, k) b. The sums of k modulo kRowRuns are added at the end. `next`: the panel after it, for large ones lie
+// beyond L2 and are read once a step.
+SEALIFT_INLINE void row_times_panel(const float *a, const float *b, int64_t k, float *c, const float *next) {
   Lanes sum[kRowRuns][kRowVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRowRuns; r++)
@@ -27,6 +29,10 @@ SEALIFT_INLINE void row_times_panel(const float *a, const float *b, int64_t k, f
     for (int v = 0; v < kRowVectors; v++) sum[r][v] = Lanes{};
   int64_t p = 0;
   for (; p + kRowRuns <= k; p += kRowRuns) {
+    const int64_t ahead = p + kRowsAhead;
+    const float *fetch = ahead < k ? b + ahead * kPanel : next + (ahead - k) * kPanel;
+#pragma GCC unroll 16
+    for (int line = 0; line < kRowRuns * kPanel / 16; line++) __builtin_prefetch(fetch + 16 * line, 0, 3);
 #pragma GCC unroll 8
     for (int r = 0; r < kRowRuns; r++) {
       const Lanes av = broadcast(a[p + r]);
@@ -48,9 +54,9 @@ SEALIFT_INLINE void row_times_panel(const float *a, const float *b, int64_t k, f
   }
 }
 
-// Rows [0, rows) of a times the first `columns` of a panel, into c.
-void rows_times_panel(const float *a, int64_t lda, int64_t rows, const float *b, int64_t k, int64_t columns, float *c, int64_t ldc) {
-  if (rows == 1) return row_times_panel(a, b, k, c);
+// Rows [0, rows) of a times the first `columns` of a panel, into c. `next`: the panel that is wanted after it.
+void rows_times_panel(const float *a, int64_t lda, int64_t rows, const float *b, int64_t k, int64_t columns, float *c, int64_t ldc, const float *next) {
+  if (rows == 1) return row_times_panel(a, b, k, c, next);
   const Split tiles(rows, divide_up(rows, kTileRows));
   const int64_t count = divide_up(rows, kTileRows);
   Tile tile;
@@ -128,13 +134,16 @@ const float *previous(const RecurrentF32 &l, int64_t d, int64_t step, int64_t *s
   return l.out + (d == 0 ? step - 1 : l.steps - step) * l.out_step + d * l.size;
 }
 
+// Every other step walks its units backwards, so that the weights of the last ones, still in L2, are its first.
 void step_units(void *arg, int64_t begin, int64_t end, int32_t) {
   const StepTask &task = *static_cast<const StepTask *>(arg);
   const RecurrentF32 &l = *task.layer;
   const int gates = num_gates(l.cell);
+  const int64_t toward = task.step % 2 == 0 ? 1 : -1;
   const int64_t ldt = gates * kPanel;
   alignas(64) float tile[kBlockRows * kMaxGates * kPanel];
-  for (int64_t unit = begin; unit < end; unit++) {
+  for (int64_t i = begin; i < end; i++) {
+    const int64_t unit = toward > 0 ? i : begin + end - 1 - i;
     const int64_t d = unit / (task.blocks * task.panels), block = unit / task.panels % task.blocks, panel = unit % task.panels;
     const Split rows(l.batch, task.blocks);
     const int64_t first = rows.start(block), count = rows.start(block + 1) - first;
@@ -142,16 +151,18 @@ void step_units(void *arg, int64_t begin, int64_t end, int32_t) {
     const RecurrentDirection &from = l.direction[d];
     int64_t ldh;
     const float *h = previous(l, d, task.step, &ldh) + first * ldh;
+    const int64_t follows = panel + toward >= 0 && panel + toward < task.panels ? panel + toward : panel;
+    const auto panel_of = [&](int gate, int64_t at) { return from.w + (gate * task.panels + at) * l.size * kPanel; };
     for (int g = 0; g < gates; g++)
-      rows_times_panel(h, ldh, count, from.w + (g * task.panels + panel) * l.size * kPanel, l.size, units, tile + g * kPanel, ldt);
+      rows_times_panel(h, ldh, count, panel_of(g, panel), l.size, units, tile + g * kPanel, ldt, g + 1 < gates ? panel_of(g + 1, panel) : panel_of(0, follows));
     const int64_t at = d == 0 ? task.step : l.steps - 1 - task.step;
-    for (int64_t i = 0; i < count; i++) {
-      const int64_t row = first + i;
+    for (int64_t b = 0; b < count; b++) {
+      const int64_t row = first + b;
       CellRow r;
       r.gates = from.gates + at * from.gates_step + row * from.gates_batch + j0;
       r.bias = from.bias ? from.bias + j0 : nullptr;
-      r.product = tile + i * ldt;
-      r.h = h + i * ldh + j0;
+      r.product = tile + b * ldt;
+      r.h = h + b * ldh + j0;
       r.c = l.cn ? l.cn + (d * l.batch + row) * l.hidden + j0 : nullptr;
       r.out = from.w_proj ? l.raw + (d * l.batch + row) * l.hidden + j0 : l.out + at * l.out_step + row * l.out_batch + d * l.size + j0;
       r.hidden = l.hidden, r.units = units;
@@ -177,8 +188,9 @@ void step_projection(void *arg, int64_t begin, int64_t end, int32_t) {
     const int64_t first = rows.start(block), count = rows.start(block + 1) - first;
     const int64_t j0 = panel * kPanel, columns = l.size - j0 < kPanel ? l.size - j0 : kPanel;
     const int64_t at = d == 0 ? task.step : l.steps - 1 - task.step;
-    rows_times_panel(l.raw + (d * l.batch + first) * l.hidden, l.hidden, count, l.direction[d].w_proj + panel * l.hidden * kPanel, l.hidden, columns, tile,
-                     kPanel);
+    const float *w = l.direction[d].w_proj + panel * l.hidden * kPanel;
+    const float *next = panel + 1 < panels ? w + l.hidden * kPanel : w;
+    rows_times_panel(l.raw + (d * l.batch + first) * l.hidden, l.hidden, count, w, l.hidden, columns, tile, kPanel, next);
     for (int64_t i = 0; i < count; i++)
       memcpy(l.out + at * l.out_step + (first + i) * l.out_batch + d * l.size + j0, tile + i * kPanel, static_cast<size_t>(columns) * sizeof(float));
   }
@@ -197,19 +209,20 @@ void recurrent_f32(sealift_frame *frame, const RecurrentF32 &l) {
   task.layer = &l;
   task.panels = divide_up(l.hidden, kPanel);
   task.blocks = divide_up(l.batch, kBlockRows);
-  const int64_t units = l.directions * task.blocks * task.panels, projected = l.directions * task.blocks * divide_up(l.size, kPanel);
+  const int64_t units = task.blocks * task.panels, projected = task.blocks * divide_up(l.size, kPanel); // of a direction
   const int64_t work = l.directions * l.batch * l.hidden * num_gates(l.cell) * l.size;
-  const bool alone = frame->num_workers <= 1 || units == 1 || work < kForkWork;
-  for (task.step = 0; task.step < l.steps; task.step++) {
-    if (alone)
-      step_units(&task, 0, units, 0);
-    else
-      frame->host->parallel_for(frame, units, 1, step_units, &task);
-    if (!l.direction[0].w_proj) continue;
-    if (alone || projected == 1)
-      step_projection(&task, 0, projected, 0);
-    else
-      frame->host->parallel_for(frame, projected, 1, step_projection, &task);
+  const bool has_projection = l.direction[0].w_proj != nullptr;
+  if (frame->num_workers <= 1 || l.directions * units == 1 || work < kForkWork) {
+    for (int64_t d = 0; d < l.directions; d++) // one after the other: more of its weights stay near
+      for (task.step = 0; task.step < l.steps; task.step++) {
+        step_units(&task, d * units, (d + 1) * units, 0);
+        if (has_projection) step_projection(&task, d * projected, (d + 1) * projected, 0);
+      }
+  } else {
+    for (task.step = 0; task.step < l.steps; task.step++) {
+      frame->host->parallel_for(frame, l.directions * units, 1, step_units, &task);
+      if (has_projection) frame->host->parallel_for(frame, l.directions * projected, 1, step_projection, &task);
+    }
   }
   for (int64_t d = 0; d < l.directions; d++) {
     int64_t stride;
