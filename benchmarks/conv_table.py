@@ -1,8 +1,9 @@
 """The f32 convolution table: the distinct convolutions of ResNet-50 and MobileNetV2, ours against oneDNN's primitive and torch's frozen convolution.
 
-Batch 1, channels last, weights packed ahead, bias and ReLU fused. Each library runs in a process of its own and starts after a pause, because the
-other's idle workers spin for some milliseconds before they sleep; rounds are interleaved and the median ratio is the figure to read. One thread is
-measured in CPU time, two by the wall clock, each on a core of its own; a measurement in which another program took a core is made again.
+Batch 1, channels last, weights packed ahead, bias and ReLU fused. Each library runs in a process of its own. A round is some turns of the libraries,
+since a machine whose other users come and go differs from one moment to the next; the median ratio of the rounds is the figure to read. With several
+threads a turn starts after a pause, because the other's idle workers spin for some milliseconds before they sleep. One thread is measured in CPU time,
+two by the wall clock, each on a core of its own; a turn in which another program took a core is made again.
 
 oneDNN is the PyPI packages onednn-cpu-gomp and onednn-devel-cpu-gomp 2023.2, installed in this Python's prefix or below --onednn; without them its
 column is empty.
@@ -47,9 +48,10 @@ MOBILENET_V2 = [
 ]  # fmt: skip
 ISA_FLAGS = [["-march=x86-64"], ["-march=x86-64-v3"], ["-march=x86-64-v4", "-mprefer-vector-width=512"]]
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off"]
-SECONDS = 0.012  # a measurement's length, at least one call
+SECONDS = 0.004  # a turn's length, at least one call
+TURNS = 5  # of each library in a round
 ATTEMPTS = 10
-PAUSE_S = 0.02  # before a side starts
+PAUSE_S = 0.02  # before a turn on several threads
 GOAL = 0.9  # of oneDNN's speed
 
 
@@ -156,7 +158,8 @@ def serve(library: str, threads: int) -> None:
             if threads > 1:
                 pin_threads(cores)
             repeats = max(1, int(SECONDS / max(min(run(1), run(1)), 1e-6)))
-        time.sleep(PAUSE_S)
+        if threads > 1:
+            time.sleep(PAUSE_S)
         run(1)
         measured = functools.partial(run, repeats)
         seconds = (measured() if threads == 1 else undisturbed(measured)) / repeats
@@ -183,7 +186,11 @@ class Server:
 
 def measure(servers: dict[str, Server], model: str, row: tuple[int, ...], threads: int, rounds: int) -> dict:
     sizes = {name: server.ask(row)[1] for name, server in servers.items()}
-    times = [{name: server.ask(None)[0] for name, server in servers.items()} for _ in range(rounds)]
+    times = [dict.fromkeys(servers, 0.0) for _ in range(rounds)]
+    for of_round in times:
+        for _ in range(TURNS):
+            for name, server in servers.items():
+                of_round[name] += server.ask(None)[0] / TURNS
     s = as_shape(row)
     result = {"model": model, "shape": row, "threads": threads}
     for name in servers:
@@ -239,7 +246,7 @@ def as_page(rows: Sequence[dict[str, Any]], peers: Sequence[str], threads: str, 
         "# Convolutions",
         "",
         f"Written by `python benchmarks/conv_table.py --peers {','.join(peers)} --threads {threads} --write docs/conv-table.md` on {machine()}"
-        f" ({('baseline', 'AVX2', 'AVX-512')[isa]}), {date.today()}; median of {rounds} interleaved rounds.",
+        f" ({('baseline', 'AVX2', 'AVX-512')[isa]}), {date.today()}; median of {rounds} rounds of {TURNS} turns each.",
         "",
         "Every distinct convolution of ResNet-50 and MobileNetV2: batch 1, float32, channels last, weights packed ahead, bias and ReLU fused; `dw`:",
         "depthwise. The ratio is the peer's time over ours: more than 1 is in our favour. onednn: the primitive of PyPI's onednn-cpu-gomp 2023.2.",
