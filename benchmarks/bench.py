@@ -4,8 +4,8 @@ Compilation: in a process of its own with empty caches, from the exported progra
 Calls: one process per engine and number of threads, all alive at once and asked in turn for a round; the median over rounds of each round's median.
 Cold start: from the start of a Python process to its first answer, every core, page cache warm, interleaved, medians. Memory: the peak of a process that serves on one thread.
 Error: max|y - y64| over what is allowed, 2 max|eager - y64| + 1e-6 max|y64|, with y64 the model in float64; at most 1 is as good as eager.
-An engine that cannot take the model's dynamic sizes gets it with the measured sizes fixed, and a note. One that cannot make or run it at all
-stands in the table with its reason.
+An engine that cannot take the model's dynamic sizes, or answers in the example's, gets it with the measured sizes fixed, and a note. One that cannot
+make or run it at all stands in the table with its reason; `wrong`: its answer has another shape than eager's.
 
     python benchmarks/bench.py [--quick] [--models mlp,bert_base] [--engines sealift,aoti] [--rounds N] [--budget MINUTES] [--fresh]
                                [--work build/bench] [--write docs/performance.md]"""
@@ -136,13 +136,18 @@ def reason_in(log: Path, status: int) -> str:
 
 
 def prepare(bench: Bench, model: str, engine: str) -> dict[str, Any]:
-    """What is shipped, compiled with empty caches; of the program with fixed sizes where dynamic ones fail. Error: Failed."""
-    if engine == "sealift" or not (bench.directory(model) / "fixed.pt2").exists():
+    """What is shipped, compiled with empty caches; of the program with fixed sizes where dynamic ones fail or are taken for the example's. Error: Failed."""
+    if engine == "sealift" or not ENGINES[engine].suffix or not (bench.directory(model) / "fixed.pt2").exists():
         return prepare_from(bench, model, engine, "program.pt2")
     try:
-        return prepare_from(bench, model, engine, "program.pt2")
+        made = prepare_from(bench, model, engine, "program.pt2")
+        with serving(bench, model, engine, 1):
+            wrong = error_of(bench.directory(model), engine).get("error_note")
+        if not wrong:
+            return made
     except Failed as failure:
-        return {**prepare_from(bench, model, engine, "fixed.pt2"), "fixed_sizes": str(failure)}
+        wrong = str(failure)
+    return {**prepare_from(bench, model, engine, "fixed.pt2"), "fixed_sizes": wrong}
 
 
 def prepare_from(bench: Bench, model: str, engine: str, program: str) -> dict[str, Any]:

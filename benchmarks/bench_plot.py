@@ -25,7 +25,7 @@ def main(store: str, target: str) -> None:
             points = []
             for row, model in enumerate(names):
                 ours, theirs = median(models[model]["sealift"], "calls", threads), median(models[model].get(engine, {}), "calls", threads)
-                if ours and theirs:
+                if ours and theirs and "error_note" not in models[model][engine]:
                     points.append((theirs / ours, row))
             if points:
                 axis.plot(*zip(*points, strict=True), "o", color=colour, label=ENGINES[engine].title, alpha=0.85)

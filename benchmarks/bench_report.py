@@ -86,6 +86,8 @@ def _against(ours: float | None, entry: Results | None, path: Sequence[str], sho
     theirs = median(entry, *path)
     if theirs is None:
         return "fails" if "failed" in entry else ""
+    if "error_note" in entry:
+        return "wrong"
     return show(theirs) if not ours else f"{theirs / ours:.2f}x ({show(theirs)})"
 
 

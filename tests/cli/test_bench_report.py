@@ -53,6 +53,13 @@ def test_failures_stand_with_their_reasons(report: Any) -> None:
     assert "- gone: not measured: `ModuleNotFoundError: pip install it`" in page
 
 
+def test_the_speed_of_a_wrong_answer_is_not_shown(report: Any) -> None:
+    wrong = {"calls": {"1": [1e-3]}, "compile_s": [1.0], "error_note": "shape [1, 16, 17], eager has [1, 128, 17]"}
+    page = report.page({**RESULTS, "models": {"mlp": {"engines": {"sealift": SEALIFT, "openvino": wrong}}}}, "make bench", "How.", "p.svg")
+    assert "| MLP 10-16-1, batch 8 | 2.00 ms | wrong |" in page
+    assert "| MLP 10-16-1, batch 8 | 0.5 | shape [1, 16, 17], eager has [1, 128, 17] |" in page
+
+
 def test_readmes_table_is_written_between_its_marks(report: Any, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- figures: make bench -->\nold\n<!-- end of figures -->\nafter\n")
