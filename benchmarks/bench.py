@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +259,8 @@ def measure_cold_starts(bench: Bench, model: str, engines: Sequence[str], result
 def measure_model(bench: Bench, model: str, kept: dict[str, Any]) -> dict[str, Any]:
     """Every engine that is asked for; what `kept` has of others stays."""
     bench.directory(model).mkdir(parents=True, exist_ok=True)
-    entry: dict[str, Any] = {"engines": dict(kept.get("engines", {})), "date": str(date.today())}
+    began = datetime.now().isoformat(timespec="seconds")
+    entry: dict[str, Any] = {"engines": dict(kept.get("engines", {})), "date": began[:10]}
     try:
         entry.update(run_child(bench.command("export", "", model, bench.directory(model)), environ(), bench.directory(model) / "export.log"))
     except Failed as failure:
@@ -275,7 +276,7 @@ def measure_model(bench: Bench, model: str, kept: dict[str, Any]) -> dict[str, A
         say(f"  {engine}: " + (f"{statistics.median(seconds):.2f} s" if seconds else results[engine].get("failed", "nothing to compile")))
     measure_calls(bench, model, bench.engines, results)
     measure_cold_starts(bench, model, bench.engines, results)
-    entry["engines"].update(results)
+    entry["engines"].update({engine: {**found, "began": began} for engine, found in results.items()})
     return entry
 
 

@@ -117,6 +117,18 @@ def failures(results: Results) -> str:
     return "\n".join(lines) or "None."
 
 
+def apart(results: Results) -> str:
+    """Which figures are of another call than sealift's: the machine may have been faster or slower then."""
+    lines = []
+    for model, entry in results["models"].items():
+        engines = entry.get("engines", {})
+        ours = engines.get("sealift", {}).get("began")
+        others = [ENGINES[e].title for e, found in engines.items() if found.get("began") != ours]
+        if others:
+            lines.append(f"- {title(model)}: {', '.join(others)}")
+    return "\n".join(lines) or "Nothing: all of a model's figures are of one call."
+
+
 def _cell(text: str) -> str:
     return text.replace("`", "'").replace("|", "/")
 
@@ -149,6 +161,7 @@ def page(results: Results, command: str, how: str, plot: str) -> str:
         f"## Peak memory of a serving process\n\n{ratios(results, ('rss_mb',), lambda n: f'{n:.0f} MB', engines)}",
         f"## What is shipped beside the engine\n\n{ratios(results, ('bytes',), size, shipped)}",
         f"## Error, over what is allowed\n\n{errors(results, engines)}",
+        f"## Measured apart from sealift, by an earlier or later call\n\n{apart(results)}",
         f"## What could not be measured\n\n{failures(results)}",
     ]
     return "\n\n".join(parts) + "\n"

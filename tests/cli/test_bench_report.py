@@ -53,6 +53,12 @@ def test_failures_stand_with_their_reasons(report: Any) -> None:
     assert "- gone: not measured: `ModuleNotFoundError: pip install it`" in page
 
 
+def test_what_ran_in_another_call_is_named(report: Any) -> None:
+    engines = {"sealift": {**SEALIFT, "began": "2026-01-02T03:04:05"}, "aoti": {**AOTI, "began": "2026-01-01T03:04:05"}}
+    assert "- MLP 10-16-1, batch 8: AOTInductor" in report.page({**RESULTS, "models": {"mlp": {"engines": engines}}}, "make bench", "How.", "p.svg")
+    assert "all of a model's figures are of one call" in report.page(RESULTS, "make bench", "How.", "p.svg")
+
+
 def test_the_speed_of_a_wrong_answer_is_not_shown(report: Any) -> None:
     wrong = {"calls": {"1": [1e-3]}, "compile_s": [1.0], "error_note": "shape [1, 16, 17], eager has [1, 128, 17]"}
     page = report.page({**RESULTS, "models": {"mlp": {"engines": {"sealift": SEALIFT, "openvino": wrong}}}}, "make bench", "How.", "p.svg")
