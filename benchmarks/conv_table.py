@@ -3,7 +3,7 @@
 Batch 1, channels last, weights packed ahead, bias and ReLU fused. Each library runs in a process of its own. A round is some turns of the libraries,
 since a machine whose other users come and go differs from one moment to the next; the median ratio of the rounds is the figure to read. With several
 threads a turn starts after a pause, because the other's idle workers spin for some milliseconds before they sleep. One thread is measured in CPU time,
-two by the wall clock, each on a core of its own; a turn in which another program took a core is made again.
+two by the wall clock, each on a core of its own; a turn in which another program, or a virtual machine's host, took a core is made again.
 
 oneDNN is the PyPI packages onednn-cpu-gomp and onednn-devel-cpu-gomp 2023.2, installed in this Python's prefix or below --onednn; without them its
 column is empty.
@@ -97,13 +97,19 @@ def pin_threads(cores: Sequence[int]) -> None:
         os.sched_setaffinity(thread, {rest[i % len(rest)]} if rest else {first})
 
 
+def interruptions() -> tuple[int, int]:
+    """Counts that rise when another program takes a core of ours, and when a virtual machine's host does."""
+    cpu = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, int(cpu[8])
+
+
 def undisturbed(run: Callable[[], float]) -> float:
-    """One measurement, made again while another program takes a core in it; the last of ATTEMPTS counts in any case."""
+    """One measurement, made again while somebody takes a core in it; the last of ATTEMPTS counts in any case."""
     seconds = 0.0
     for _ in range(ATTEMPTS):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+        before = interruptions()
         seconds = run()
-        if resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw == before:
+        if interruptions() == before:
             break
     return seconds
 
