@@ -285,6 +285,13 @@ int main() {
       run_case(t, random);
       t.kernel_h = t.kernel_w = 15, t.pad_h = t.pad_w = 7; // more taps than a block holds
       run_case(t, random);
+      for (int64_t kernel : {3, 5, 7}) { // tiles of whole panels, with a bias and without
+        t = square(3, 23, 64, kernel, stride);
+        t.x_order = order, t.batch = 2, t.bias = kernel != 5, t.residual = kernel == 3;
+        run_case(t, random);
+        t.dilation_h = t.dilation_w = 2, t.more_w = 1;
+        run_case(t, random);
+      }
     }
     Case t = square(130, 30, 130, 3, stride);
     t.depthwise = true, t.groups = 130, t.residual = true;
