@@ -177,15 +177,21 @@ PyObject *none() { return Py_NewRef(Py_None); }
 /* out=: a tensor, or a sequence with one for each output (None where the model returns None). */
 bool spread_out(Model &model, PyObject *out, Objects &results) {
   const size_t count = model.outputs.size();
-  PyObject *items = count == 1 && !PyTuple_Check(out) && !PyList_Check(out) ? PyTuple_Pack(1, out) : PySequence_Tuple(out);
+  const bool is_sequence = PyTuple_Check(out) || PyList_Check(out);
+  char message[256];
+  if (!is_sequence && count != 1) { /* an array would be taken apart along its first dimension */
+    snprintf(message, sizeof message, "out= is of type '%.80s', the model has %zu outputs; help: give a tuple of %zu arrays, in the order of the outputs", Py_TYPE(out)->tp_name, count,
+             count);
+    return raise_code("E-INPUT-001", message);
+  }
+  PyObject *items = is_sequence ? PySequence_Tuple(out) : PyTuple_Pack(1, out);
   if (!items) return false;
   const size_t given = static_cast<size_t>(PyTuple_GET_SIZE(items));
   if (given == count)
     for (size_t i = 0; i < count; i++) results[i] = Py_NewRef(PyTuple_GET_ITEM(items, i));
   Py_DECREF(items);
   if (given == count) return true;
-  char message[256];
-  snprintf(message, sizeof message, "out= has %zu tensors, the model has %zu outputs; help: give a tuple with one for each, None for None", given, count);
+  snprintf(message, sizeof message, "out= has %zu arrays, the model has %zu outputs; help: give a tuple of %zu, with None where the model returns None", given, count, count);
   return raise_code("E-INPUT-001", message);
 }
 

@@ -75,7 +75,9 @@ def export_module(
         raise CompileError(
             f"torch.export cannot export {type(module).__name__}: {error}",
             code="E-EXPORT-001",
-            help="export the model yourself with torch.export.export, and pass the exported program",
+            help="pass an example of its inputs, args=(x,) or kwargs={...}"
+            if not args and not kwargs
+            else "export the model yourself with torch.export.export, and pass the exported program",
         ) from error
 
 

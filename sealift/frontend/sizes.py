@@ -272,11 +272,16 @@ def help_for_guards(ep: ExportedProgram, sizes: Sizes) -> str:
     """How to declare the sizes so that what export assumed always holds: for a multiple, by what factor."""
     env = shape_env(ep)
     factors: dict[str, int] = {}
+    others: list[str] = []  # sizes of other assumptions
     for guard in env.guards if env is not None else ():
         relation = guard.expr.xreplace(dict(env.replacements))
         found = _needed_factor(relation)
-        if found is not None and found[0] in sizes.symbols and not sizes.holds(relation):
+        if sizes.holds(relation):
+            continue
+        if found is not None and found[0] in sizes.symbols:
             factors[found[0]] = math.lcm(factors.get(found[0], 1), found[1])
+        else:
+            others += sorted(str(sizes.symbols[s.name]) for s in relation.free_symbols if s.name in sizes.symbols)
     parts = []
     for torch_name, factor in factors.items():
         symbol = sizes.symbols[torch_name].as_sym
@@ -284,7 +289,11 @@ def help_for_guards(ep: ExportedProgram, sizes: Sizes) -> str:
             top = symbol.hi // factor if isinstance(symbol.hi, int) and symbol.hi < UNBOUNDED else None
             bounds = f"min={max(1, -(-symbol.lo // factor))}" + (f", max={top}" if top else "")
             parts.append(f"make {symbol.name} a multiple of {factor}: write {factor}*Dim('{symbol.name}', {bounds}) where {symbol.name} stands")
-    return "; ".join(parts) or "declare the dimension so that this always holds: Dim('batch', min=..., max=...)"
+    if parts:
+        return "; ".join(parts)
+    names = list(dict.fromkeys(others)) or ["size"]
+    dims = ", ".join(f"Dim('{name}', min=..., max=...)" for name in names[:3])
+    return f"declare ranges in which this always holds, as a larger min: {dims}; an example in contiguous layout may need none"
 
 
 def _needed_factor(relation: sympy.Basic) -> tuple[str, int] | None:

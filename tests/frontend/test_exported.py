@@ -291,6 +291,23 @@ def test_an_assumption_about_sizes_is_refused() -> None:
         from_export(export(Halves(), (torch.randn(8, 2),), dynamic_shapes={"x": {0: Dim.AUTO}}), "m", OPS)
 
 
+def test_an_ordering_of_sizes_names_them() -> None:
+    class Depthwise(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(8, 8, (5, 3), groups=8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.conv(x)  # type: ignore[no-any-return]
+
+    x = torch.randn(1, 8, 13, 9).to(memory_format=torch.channels_last)
+    dynamic = {"x": {2: Dim.DYNAMIC, 3: Dim.DYNAMIC}}
+    with pytest.raises(CompileError, match=r"E-EXPORT-004[\s\S]*as a larger min: Dim\('x_dim2', min=..., max=...\), Dim\('x_dim3'[\s\S]*contiguous"):
+        from_export(export(Depthwise(), (x,), dynamic_shapes=dynamic), "m", OPS)
+    from_export(export(Depthwise(), (x,), dynamic_shapes={"x": {2: Dim("h", min=6, max=64), 3: Dim("w", min=6, max=64)}}), "m", OPS)
+    from_export(export(Depthwise(), (x.contiguous(),), dynamic_shapes=dynamic), "m", OPS)
+
+
 def test_data_dependent_sizes_are_refused_once() -> None:
     class Nonzero(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -344,6 +361,8 @@ def test_a_failed_export_is_a_compile_error() -> None:
 
     with pytest.raises(CompileError, match=r"E-EXPORT-001\] torch\.export cannot export Branch"):
         export_module(Branch(), (torch.randn(3),))
+    with pytest.raises(CompileError, match=r"pass an example of its inputs, args=\(x,\)"):
+        export_module(Branch())
 
 
 def test_a_structure_without_a_written_form_is_refused() -> None:

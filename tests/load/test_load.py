@@ -117,6 +117,9 @@ def test_preallocated_outputs(model: sealift.Model) -> None:
         model(X, out=(y, None))
     with pytest.raises(errors.InputCountError, match="out= has 3"):
         model(X, out=(y, None, None))
+    for not_a_tuple in (np.empty((2, 4), np.float32), {"y": y}):  # two rows are not two outputs
+        with pytest.raises(errors.InputCountError, match=r"out= is of type '[a-z.]+', the model has 2 outputs; help: give a tuple of 2"):
+            model(X, out=not_a_tuple)
 
 
 def test_by_name(model: sealift.Model) -> None:
