@@ -61,9 +61,13 @@ struct ConvBand {
   int64_t out_rows, rows, columns; // a band serves out_rows rows of out; it holds rows x columns x in_c elements
 };
 
-// Few channels whose pixels follow each other: only tiles at the border are copied.
+static inline bool conv_f32_has_short_taps(const ConvF32 &c, bool transposed) {
+  return !transposed && c.w_layout != kConvDepthwise && c.groups == 1 && c.in_c < kConvFewChannels && c.kernel_w * c.kernel_h != 1;
+}
+
+// Short taps over pixels that follow each other: only tiles at the border are copied.
 static inline bool conv_f32_copies_windows(const ConvF32 &c, bool transposed) {
-  if (transposed || c.w_layout == kConvDepthwise || c.groups != 1 || c.in_c >= kConvFewChannels || c.kernel_w * c.kernel_h == 1) return false;
+  if (!conv_f32_has_short_taps(c, transposed)) return false;
   if ((c.in_c > 1 && c.x_strides[3] != 1) || c.x_strides[2] != c.in_c) return false;
   const int64_t columns = (kConvWindowPositions - 1) * c.stride_w + (c.kernel_w - 1) * c.dilation_w + 1;
   return ((c.kernel_h - 1) * c.dilation_h + 1) * columns * c.in_c <= kConvWindowFloats;
@@ -72,7 +76,7 @@ static inline bool conv_f32_copies_windows(const ConvF32 &c, bool transposed) {
 static inline bool conv_f32_copies_bands(const ConvF32 &c, bool transposed) {
   if (c.w_layout == kConvDepthwise) return false;
   if (c.in_c > 1 && c.x_strides[3] != 1) return true;
-  if (transposed || c.groups != 1 || c.in_c >= kConvFewChannels || c.kernel_w * c.kernel_h == 1 || conv_f32_copies_windows(c, transposed)) return false;
+  if (!conv_f32_has_short_taps(c, transposed) || conv_f32_copies_windows(c, transposed)) return false;
   const int64_t bottom = (c.out_h - 1) * c.stride_h + (c.kernel_h - 1) * c.dilation_h - c.pad_h, right = (c.out_w - 1) * c.stride_w + (c.kernel_w - 1) * c.dilation_w - c.pad_w;
   return c.pad_h > 0 || c.pad_w > 0 || bottom >= c.in_h || right >= c.in_w || c.x_strides[2] != c.in_c;
 }

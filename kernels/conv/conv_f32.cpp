@@ -3,7 +3,8 @@
 //
 // The product is an implicit GEMM: rows are output positions, columns output channels, k runs over (kh, kw, input channel). A tile takes neighbouring
 // positions of one row of out, so that a tap's inputs lie at a constant distance from each other; no position outside x is ever read. Where a tap falls
-// outside x for some of a tile's positions, a lower tile takes that tap for the others, and continues from their sums.
+// outside x for some of a tile's positions, a lower tile takes that tap for the others, and continues from their sums; of few channels, the tile reads a
+// copy of its inputs with zeros there.
 //
 // A transposed convolution runs through the same code: positions whose column has the same remainder by the stride see the same taps and form a row.
 #include "conv.h"
