@@ -1,7 +1,8 @@
 """The f32 convolution table: the distinct convolutions of ResNet-50 and MobileNetV2, ours against oneDNN's primitive and torch's frozen convolution.
 
-Batch 1, channels last, weights packed ahead, bias and ReLU fused. Each library runs in a process of its own. A round is some turns of the libraries,
-since a machine whose other users come and go differs from one moment to the next; the median ratio of the rounds is the figure to read. With several
+Batch 1, channels last, weights packed ahead, bias and ReLU fused. Each library runs in a process of its own. A round allocates and packs anew, since
+where the pages of a buffer lie can cost a tenth; then the libraries take turns, since a machine whose other users come and go differs from one moment
+to the next, and the median turn counts. The median ratio of the rounds is the figure to read. With several
 threads a turn starts after a pause, because the other's idle workers spin for some milliseconds before they sleep. One thread is measured in CPU time,
 two by the wall clock, each on a core of its own; a turn in which another program, or a virtual machine's host, took a core is made again.
 
@@ -49,7 +50,7 @@ MOBILENET_V2 = [
 ISA_FLAGS = [["-march=x86-64"], ["-march=x86-64-v3"], ["-march=x86-64-v4", "-mprefer-vector-width=512"]]
 FLAGS = ["-std=c++17", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off"]
 SECONDS = 0.004  # a turn's length, at least one call
-TURNS = 5  # of each library in a round
+TURNS = 9  # of each library in a round
 ATTEMPTS = 10
 PAUSE_S = 0.02  # before a turn on several threads
 GOAL = 0.9  # of oneDNN's speed
@@ -191,12 +192,11 @@ class Server:
 
 
 def measure(servers: dict[str, Server], model: str, row: tuple[int, ...], threads: int, rounds: int) -> dict:
-    sizes = {name: server.ask(row)[1] for name, server in servers.items()}
-    times = [dict.fromkeys(servers, 0.0) for _ in range(rounds)]
-    for of_round in times:
-        for _ in range(TURNS):
-            for name, server in servers.items():
-                of_round[name] += server.ask(None)[0] / TURNS
+    times = []
+    for _ in range(rounds):
+        sizes = {name: server.ask(row)[1] for name, server in servers.items()}
+        turns = [{name: server.ask(None)[0] for name, server in servers.items()} for _ in range(TURNS)]
+        times.append({name: statistics.median(turn[name] for turn in turns) for name in servers})
     s = as_shape(row)
     result = {"model": model, "shape": row, "threads": threads}
     for name in servers:

@@ -147,7 +147,7 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
   for (int64_t strip = 0; strip < strips; strip++) {
     const int64_t column = first_column + strip * p.strip, channel = group * p.out_channels + column;
     const int64_t left = p.out_channels - column < p.strip ? p.out_channels - column : p.strip;
-    const bool whole = near && (left == p.strip || left == kWidth);
+    const bool whole = near && left % kWidth == 0;
     const float *const bias = c.bias ? c.bias + channel : nullptr;
     alignas(64) float own[kTileRows * kTileColumns];
     call.vectors = static_cast<int>(divide_up(left, kWidth));

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t kBlockDepth = 384;                      // steps of k between a tile's visits: a block of weights is kBlockDepth * 128 bytes
 constexpr int64_t kWholeDepth = 640;                      // of k, below which it is not cut
-constexpr int64_t kPanelDepth = 256;                      // of k, up to which a tile takes a whole panel: its weights, read for every tile, stay in L1
+constexpr int64_t kPanelDepth = 256;                      // of k, up to which a tile takes a whole panel: its weights, read for every tile, stay in L1;
+constexpr int64_t kLongRow = 32;                          // or positions, from which it does so at any depth
 constexpr int64_t kMaxTaps = 64;                          // of a block
 
 struct Plan {
@@ -53,6 +54,9 @@ struct Block {
   int64_t num_whole;
 };
 
+// Whether columns are whole panels, or so many that half of the last one, which its low tiles take longer for, does not count.
+SEALIFT_INLINE bool fills_panels(int64_t columns) { return columns % kPanel == 0 || (columns % kPanel == kPanel / 2 && columns > 4 * kPanel); }
+
 void make_plan(Plan &p, const ConvF32 &c, bool transposed) {
   p.conv = c;
   p.transposed = transposed;
@@ -81,10 +85,11 @@ void make_plan(Plan &p, const ConvF32 &c, bool transposed) {
   p.blocks = p.taps_each > 0 ? divide_up(p.taps, p.taps_each) * p.channel_chunks : 1;
   if (p.blocks < 1) p.blocks = 1;
   p.remainders = transposed ? c.stride_w : 1;
+  const int64_t row = divide_up(c.out_w, p.remainders);
   p.strip = kTileColumns, p.tile_rows = kTileRows;
   if (p.out_channels == kWideColumns) p.strip = kWideColumns, p.tile_rows = kWideRows;
-  else if (p.out_channels % kPanel == 0 && p.depth <= kPanelDepth) p.strip = kPanelVectors * kWidth, p.tile_rows = kPanelRows;
-  p.tiles = divide_up(divide_up(c.out_w, p.remainders), p.tile_rows);
+  else if ((p.depth <= kPanelDepth || row >= kLongRow) && fills_panels(p.out_channels)) p.strip = kPanelVectors * kWidth, p.tile_rows = kPanelRows;
+  p.tiles = divide_up(row, p.tile_rows);
   p.in_registers = finishes_in_registers(c);
 }
 

@@ -204,16 +204,21 @@ const ConvTileKernel kConvTileKernels[kTileRows][4] = {
 };
 #undef SEALIFT_TILE_ROW
 
-// For tiles over segments of one length: the rows of taps of first layers over three colours (3x3 and 7x7), which are too short for a loop to find its
-// pace. null: there is none.
+// For tiles over segments of one length that are too short for a loop to find its pace: the rows of taps of first layers over three colours (3x3: 9 and
+// 7x7: 21), and 1x1 convolutions over few channels. null: there is none.
 template <int kVectors, int kMost>
 SEALIFT_INLINE ConvTileKernel kernel_of_segments(int64_t segment, int64_t rows) {
   if (rows != kMost && rows != kMost - 1) return nullptr;
+#define SEALIFT_SEGMENT(k) case k: return rows == kMost ? conv_tile_kernel<kMost, kVectors, k> : conv_tile_kernel<kMost - 1, kVectors, k>
   switch (segment) {
-  case 9: return rows == kMost ? conv_tile_kernel<kMost, kVectors, 9> : conv_tile_kernel<kMost - 1, kVectors, 9>;
-  case 21: return rows == kMost ? conv_tile_kernel<kMost, kVectors, 21> : conv_tile_kernel<kMost - 1, kVectors, 21>;
+    SEALIFT_SEGMENT(9);
+    SEALIFT_SEGMENT(16);
+    SEALIFT_SEGMENT(21);
+    SEALIFT_SEGMENT(24);
+    SEALIFT_SEGMENT(32);
   default: return nullptr;
   }
+#undef SEALIFT_SEGMENT
 }
 SEALIFT_INLINE ConvTileKernel kernel_of_segments(int vectors, int64_t segment, int64_t rows) {
   if (vectors == 2) return kernel_of_segments<2, kTileRows>(segment, rows);

@@ -293,6 +293,14 @@ int main() {
         run_case(t, random);
       }
     }
+    for (int64_t in_c : {16, 24, 25, 32}) // few channels, which have their own tiles; panels of which the last is half
+      for (int64_t out_c : {48, 144, 152, 160, 240}) {
+        Case t = square(in_c, 17, out_c, 1, stride);
+        t.bias = out_c != 160, t.residual = out_c == 144, t.batch = 2;
+        run_case(t, random);
+        t.x_order = t.out_order = t.residual_order = kPadded;
+        run_case(t, random);
+      }
     Case t = square(130, 30, 130, 3, stride);
     t.depthwise = true, t.groups = 130, t.residual = true;
     run_case(t, random);

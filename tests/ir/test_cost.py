@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
+from sealift.frontend import export_module, from_export
 from sealift.ir.dim import dim, parse_dim
 from sealift.ir.loop.cost import KernelCost, kernel_cost
 from sealift.ir.loop.text import parse_loops
+from sealift.ir.loop.types import Call
+from sealift.ops import OPS
+from sealift.pipeline import emit
 
 GOLDEN = Path(__file__).parents[1] / "expect/golden"
 SIZES = {"batch": 3, "seq": 5}
@@ -70,3 +75,31 @@ def test_a_row_kept_in_the_kernel_is_no_traffic() -> None:
     fused = parse_loops((GOLDEN / "block/2_optimized.loops").read_text())
     total = [sum(kernel_cost(k).bytes.evaluate(SIZES) for k in one.kernels) for one in (loops, fused)]
     assert total[1] < total[0]
+
+
+def cost_of(module: torch.nn.Module, *args: torch.Tensor, family: str) -> int:
+    """Floating-point operations of the module's kernels that call the family."""
+    emitted = emit(from_export(export_module(module.eval(), args, None, None), "m", OPS))
+    return sum(kernel_cost(k).flops.evaluate({}) for k in emitted.loops.kernels if any(isinstance(s, Call) and s.family == family for s in k.stages))
+
+
+def test_transposed_convolution_counts_inputs_times_taps() -> None:
+    x = torch.randn(2, 6, 5, 7)
+    made = cost_of(torch.nn.ConvTranspose2d(6, 4, (2, 3), stride=2, groups=2, bias=False), x, family="conv")
+    assert made == x.numel() * (4 // 2) * 2 * 3 * 2
+    direct = cost_of(torch.nn.Conv2d(6, 4, (2, 3), groups=2, bias=False), x, family="conv")
+    assert direct == (2 * 4 * 4 * 5) * (6 // 2) * 2 * 3 * 2
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_recurrent_counts_the_product_of_every_step(directions: int) -> None:
+    steps, batch, hidden = 3, 2, 8
+    made = cost_of(torch.nn.LSTM(5, hidden, bidirectional=directions == 2), torch.randn(steps, batch, 5), family="recurrent")
+    assert made == directions * steps * batch * (4 * hidden) * (2 * hidden + 2)
+    made = cost_of(torch.nn.LSTM(5, hidden, proj_size=3, bidirectional=directions == 2), torch.randn(steps, batch, 5), family="recurrent")
+    assert made == directions * steps * batch * ((4 * hidden) * (2 * 3 + 2) + 2 * 3 * hidden)
+
+
+def test_a_bag_adds_every_row() -> None:
+    indices, offsets = torch.tensor([1, 2, 3, 4, 0, 9]), torch.tensor([0, 2])
+    assert cost_of(torch.nn.EmbeddingBag(10, 7, mode="sum"), indices, offsets, family="bags") == 6 * 7

@@ -65,11 +65,18 @@ def _family_flops(call: Call) -> Dim:
     match call.family:
         case "gemm":
             return out * shapes["a"][-1] * 2 + out * per_element
-        case "conv":
-            return out * product(shapes["w"][1:]) * 2 + out * per_element
+        case "conv":  # of a transposed one every input meets every tap, not every output
+            ends = shapes["x"] if call.attr("transposed", False) else call.outs[0].shape
+            return product((*ends, *shapes["w"][1:])) * 2 + out * per_element
         case "attention":
             scores = product(shapes["q"][:-1]) * shapes["k"][-2]
             return 2 * scores * (shapes["q"][-1] + shapes["v"][-1]) + 5 * scores  # and scale, subtract, exp, sum, divide
+        case "recurrent":
+            width, size, directions = shapes["gates"][-1], shapes["h0"][-1], shapes["h0"][0]
+            projection = size * (width // call.attr("groups")) * 2 if "w_proj" in shapes else ZERO
+            return directions * product(shapes["gates"][:-1]) * (width * size * 2 + projection + width * 2)  # and each gate its bias and activation
+        case "bags":
+            return shapes["indices"][0] * shapes["table"][1] * (2 if "weights" in shapes else 1)
     return ZERO  # sort compares and moves
 
 
