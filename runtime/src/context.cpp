@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <string>
+
 #include "check_inputs.h"
 #include "dtype.h"
 #include "model_table.h"
@@ -335,8 +337,10 @@ sealift_status Context::bind_outputs(int32_t num_outputs, const DLTensor *output
     }
     for (int32_t d = 0; d < spec.rank; ++d) {
       if (output.shape[d] == sizes_[spec.shape[d]]) continue;
-      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': size %" PRId64 " of dimension %d must be %" PRId64 " (%s); help: call without out=, or ask sealift_output_shapes in C",
-                  spec.name, output.shape[d], static_cast<int>(d), sizes_[spec.shape[d]], spec.shape_text[d]);
+      const int64_t wanted = sizes_[spec.shape[d]];
+      const std::string formula = std::to_string(wanted) == spec.shape_text[d] ? "" : std::string(" (") + spec.shape_text[d] + ")";
+      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': size %" PRId64 " of dimension %d must be %" PRId64 "%s; help: call without out=, or ask sealift_output_shapes in C",
+                  spec.name, output.shape[d], static_cast<int>(d), wanted, formula.c_str());
     }
     if (output_bytes_[i] == 0) {
       outputs_[i] = output.data;

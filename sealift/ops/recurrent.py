@@ -90,7 +90,7 @@ def _network(
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
     if any(t.dtype is not DType.F32 for t in (x, *states, *params)):
-        refuse(f"a recurrent layer of {x.dtype}; only float32")
+        refuse(f"a recurrent layer of {x.dtype}; only float32: let the layer be layer.float(), and cast what goes in and comes out")
     if train and dropout > 0 and num_layers > 1:
         refuse("a recurrent layer with dropout in training: export the model in eval mode")
     directions = 2 if bidirectional else 1

@@ -9,6 +9,7 @@ from typing import Any
 from sealift.diag.errors import CompileError, InternalError
 from sealift.ir.dim import ONE
 from sealift.ir.dtype import DType
+from sealift.ir.graph.text import node_text
 from sealift.ir.graph.types import Graph, InputUpdate, Node, State, TensorType, Value
 from sealift.ir.loop.expr import Buffer, Load
 from sealift.ir.loop.operands import accepts, is_identity
@@ -135,7 +136,7 @@ class _Lowering:
             if isinstance(reason, TypeError) and not any(isinstance(a, complex) for _, a in node.args):
                 raise
             raise CompileError(
-                f"{node.op.name} cannot be compiled with these arguments: {reason}", code="E-OP-002", loc=node.loc, node=_node_text(node)
+                f"{node.op.name} cannot be compiled with these arguments: {reason}", code="E-OP-002", loc=node.loc, node=node_text(node)
             ) from reason
         results: tuple[Tensor, ...] = (result,) if isinstance(result, Tensor) else tuple(result)
         if len(results) != len(node.outputs):
@@ -219,8 +220,3 @@ def _is_writable(family: str, out: Buffer) -> bool:
     if out.order is None:
         return True
     return family in ("gemm", "attention", "recurrent", "bags") and (out.strides[-1] == ONE or out.shape[-1] == ONE)
-
-
-def _node_text(node: Node) -> str:
-    outs = ", ".join(f"{v}: {v.type}" for v in node.outputs)
-    return f"{outs} = {node.op.name}({', '.join(f'{n}={a}' for n, a in node.args)})"

@@ -110,8 +110,10 @@ def test_preallocated_outputs(model: sealift.Model) -> None:
     model(X, out=[columns[:, ::2], None])
     np.testing.assert_array_equal(columns[:, ::2], expected(X))
     assert not columns[:, 1::2].any()
-    with pytest.raises(errors.OutputError, match="E-INPUT-005"):
+    with pytest.raises(errors.OutputError, match=r"E-INPUT-005.*size 2 of dimension 0 must be 3 \([a-z]+\); help"):
         model(X, out=(np.empty((2, 4), np.float32), None))
+    with pytest.raises(errors.OutputError, match=r"E-INPUT-005.*size 5 of dimension 1 must be 4; help"):  # a fixed size is its own formula
+        model(X, out=(np.empty((3, 5), np.float32), None))
     y.flags.writeable = False
     with pytest.raises(errors.OutputError, match="read-only"):
         model(X, out=(y, None))

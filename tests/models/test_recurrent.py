@@ -112,4 +112,5 @@ def test_what_control_flow_cannot_do_is_said_with_the_line() -> None:
 def test_recurrent_layers_say_what_they_cannot_do() -> None:
     layer = torch.nn.LSTM(4, 4).double()
     text = _refused(layer, (torch.randn(3, 2, 4, dtype=torch.float64),))
-    assert "E-OP-002" in text and "only float32" in text
+    assert "E-OP-002" in text and "only float32" in text and "layer.float()" in text
+    assert "hx=[%zeros, %zeros2]" in text and "Value(" not in text  # as the graph is printed

@@ -82,11 +82,16 @@ def declaration(v: Value) -> str:
     return f"{value_name(v)}: {v.type}"
 
 
-def node_line(n: Node) -> str:
-    """The node as its line in the graph, location included."""
+def node_text(n: Node) -> str:
+    """The node as in the graph, without its location."""
     results = ", ".join(declaration(v) for v in n.outputs)
     call = f"{n.op.name}({', '.join(_arg_texts(n))})"
-    return with_loc(f"{results} = {call}" if results else call, n.loc, LOC_COLUMN)
+    return f"{results} = {call}" if results else call
+
+
+def node_line(n: Node) -> str:
+    """The node as its line in the graph, location included."""
+    return with_loc(node_text(n), n.loc, LOC_COLUMN)
 
 
 def _value_text(arg: Arg) -> str | None:
