@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kNearCacheBytes = kWidth == 16 ? 1 << 20 : 256 << 10; // of L2, for x
 constexpr int64_t kSmallBytes = 64 << 10;                 // of weights, below which nothing is fetched ahead
 constexpr int64_t kPrefetchTiles = 64;                    // the calls over which the next block is fetched
-constexpr int64_t kShallow = 256;                         // input channels up to which a 1x1 convolution is done here, as one long row
+constexpr int64_t kMostInRow = 1024;                      // input channels up to which a 1x1 convolution is done here, as one long row
 constexpr int64_t kForkWork = 1 << 17;                    // multiply-adds below which a fork costs more than it saves
 
 // The tile being computed: `count` positions, t.c and t.ldc already say where their sums go. `after`: what the last call does besides.
@@ -405,8 +405,8 @@ bool run_as_gemm(sealift_frame *frame, ConvF32 c) {
     g.batch[0] = c.batch;
     g.a_batch[0] = c.x_strides[0], g.c_batch[0] = c.out_strides[0], g.residual_batch[0] = c.residual_strides[0];
   }
-  // Runs of tiles in one call beat the GEMM while k is short; columns that fill no vector go through its faster copies.
-  if (g.m == each * c.batch && g.m >= 4 * kTileRows && c.in_c <= kShallow && c.out_c % kWidth == 0) {
+  // Runs of tiles in one call beat the GEMM, whose blocks of k are shorter, until a few rows fill L2; columns that fill no vector go through its faster copies.
+  if (g.m == each * c.batch && g.m >= 4 * kTileRows && c.in_c <= kMostInRow && c.out_c % kWidth == 0) {
     ConvF32 row = c;
     row.batch = row.in_h = row.out_h = 1;
     row.in_w = row.out_w = g.m;

@@ -9,10 +9,10 @@
 namespace SEALIFT_NS {
 namespace {
 
-constexpr int64_t kBlockDepth = 384;                      // steps of k between a tile's visits: a block of weights is kBlockDepth * 128 bytes
+constexpr int64_t kBlockDepth = 768;                      // steps of k between a tile's visits: a block of weights is kBlockDepth * 128 bytes
 constexpr int64_t kWholeDepth = 640;                      // of k, below which it is not cut
 constexpr int64_t kPanelDepth = 256;                      // of k, up to which a tile takes a whole panel: its weights, read for every tile, stay in L1;
-constexpr int64_t kLongRow = 32;                          // or positions, from which it does so at any depth
+constexpr int64_t kLongRow = 14;                          // or positions, from which it does so at any depth
 constexpr int64_t kMaxTaps = 64;                          // of a block
 
 struct Plan {
