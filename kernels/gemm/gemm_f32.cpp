@@ -22,6 +22,7 @@ constexpr int kGemvRows = kWidth == 16 ? 4 : kWidth == 8 ? 3 : 1;       // rows 
 constexpr int64_t kGemvMaxRows = 4;
 constexpr int64_t kGemvBlockDepth = 128;      // k-block when the rows take more than one pass: 16 KB of B, from L1 the second time
 constexpr int64_t kGemvPrefetchRows = 16;      // how far ahead of the multiply B is fetched: 2 KB
+constexpr int64_t kFinishTiles = 8;           // that are finished together, while L1 holds them
 constexpr int64_t kForkWork = 1 << 17; // multiply-adds below which a fork costs more than it saves (2 to 4 us)
 
 // out[kRows][kPanel] (+)= A * one panel: B is streamed once, kDeep steps of k side by side so that the additions overlap.
@@ -301,7 +302,7 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
   const int64_t strip_columns = whole_panel ? kPanel : kTileColumns, strips = divide_up(columns, strip_columns);
   const bool simple = is_cheap(g.activation);
   const bool simple_post = g.post_activation == kActivationNone || (g.post_activation == kActivationRelu && o.residual);
-  const bool in_registers = simple && simple_post;
+  const bool in_registers = simple && simple_post, needs_finish = s.last && !in_registers;
   int32_t flags = s.first ? 0 : kFromC;
   if (s.last && in_registers) {
     if (g.bias) flags |= kAddBias;
@@ -334,8 +335,12 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
       if (bias) copy_columns(own_bias, bias, left);
     }
     t.b = s.b + strip * strip_columns;
-    for (int64_t tile = 0; tile < tiles; tile++) {
+    int64_t run; // of tiles of one height
+    for (int64_t tile = 0; tile < tiles; tile += run) {
       const int64_t i = rows_of.start(tile), count = rows_of.start(tile + 1) - i;
+      run = whole ? (tile < rows_of.longer ? rows_of.longer : tiles) - tile : 1;
+      if (needs_finish && run > kFinishTiles) run = kFinishTiles;
+      t.tiles = run;
       const TileKernel kernel = kTileKernels[count - 1][whole_panel ? 2 : vectors - 1];
       float *c = o.c + (s.r0 + i) * g.ldc + n0;
       const float *residual = o.residual ? o.residual + (s.r0 + i) * g.ldr + n0 : nullptr;
@@ -343,7 +348,7 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
       if (whole) {
         t.c = c, t.ldc = g.ldc, t.flags = flags, t.bias = bias, t.residual = residual;
         kernel(t);
-        if (s.last && !in_registers) finish(g, c, g.ldc, c, count, left < strip_columns ? left : strip_columns, bias, residual);
+        if (needs_finish) finish(g, c, g.ldc, c, run * count, left < strip_columns ? left : strip_columns, bias, residual);
       } else { // a partial vector of columns: through a whole tile of our own
         alignas(64) float own[kTileRows * kTileColumns];
         if (!s.first)
@@ -360,7 +365,7 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
         }
         for (int64_t r = 0; r < count; r++) copy_columns(c + r * g.ldc, own + r * kTileColumns, left);
       }
-      t.prefetch += prefetch_tile_bytes;
+      t.prefetch += run * prefetch_tile_bytes;
     }
   }
 }

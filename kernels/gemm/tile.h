@@ -57,9 +57,10 @@ struct Tile {
   const float *bias;
   const float *residual;
   int64_t ldr;
-  const char *prefetch; // the tile's share of the next block of B
+  const char *prefetch; // the tiles' share of the next block of B
   int64_t prefetch_step_bytes;
   int32_t flags;
+  int64_t tiles = 1; // one below the other: a call of its own for each costs two to three hundredths of 192 steps
 };
 
 // The order of an element's additions may depend on its column, never on the tile's height: workers cut rows differently.
@@ -70,30 +71,14 @@ void tile_kernel(const Tile &t) {
   Lanes(&sum)[kRows][kVectors] = sums[0];
   const int64_t lda = t.lda, ldc = t.ldc;
   float *c = t.c;
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; i++) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; v++) {
-      if (v % kLineVectors == 0) __builtin_prefetch(c + i * ldc + v * kWidth, 1, 3);
-#pragma GCC unroll 2
-      for (int d = 0; d < kDeep; d++) sums[d][i][v] = Lanes{};
-    }
-  }
-  if (t.flags & kAddResidual) { // its rows lie too far apart for the hardware to guess, and are wanted all at once
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; v += kLineVectors) __builtin_prefetch(t.residual + i * t.ldr + v * kWidth, 0, 3);
-  }
-
+  const float *a = t.a, *residual = t.residual;
+  const char *prefetch = t.prefetch;
+  const int64_t prefetch_step = t.prefetch_step_bytes;
+  int64_t tiles = t.tiles;
   // Three rows a pointer: [p], [p + lda], [p + 2 lda] are addressing modes, so the step along k costs no row an instruction of its own.
   constexpr int kPointers = (kRows + 2) / 3;
   const float *row[kPointers];
-#pragma GCC unroll 8
-  for (int g = 0; g < kPointers; g++) row[g] = t.a + 3 * g * lda;
-  const float *b = t.b;
-  const char *prefetch = t.prefetch;
-  const int64_t prefetch_step = t.prefetch_step_bytes;
+  const float *b;
   auto step = [&](int kk) __attribute__((always_inline)) {
     if constexpr (kRows == 3 && kVectors == 4) {
       const Lanes every[3] = {broadcast(row[0][kk]), broadcast(row[0][lda + kk]), broadcast(row[0][2 * lda + kk])};
@@ -107,71 +92,95 @@ void tile_kernel(const Tile &t) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; i++) accumulate(sums[kk % kDeep][i], row[i / 3][(i % 3) * lda + kk], bv);
   };
-  int64_t k = t.k;
-  for (; k >= 4; k -= 4) {
+  for (;;) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++) {
 #pragma GCC unroll 4
-    for (int kk = 0; kk < 4; kk++) {
-      if (kk % kPrefetchEvery == 0) {
-        __builtin_prefetch(prefetch, 0, 2);
-        prefetch += prefetch_step;
+      for (int v = 0; v < kVectors; v++) {
+        if (v % kLineVectors == 0) __builtin_prefetch(c + i * ldc + v * kWidth, 1, 3);
+#pragma GCC unroll 2
+        for (int d = 0; d < kDeep; d++) sums[d][i][v] = Lanes{};
       }
-      step(kk);
     }
-    b += 4 * kPanel;
-#pragma GCC unroll 8
-    for (int g = 0; g < kPointers; g++) {
-      row[g] += 4;
-      asm("" : "+r"(row[g]));
-    }
-  }
-  for (; k > 0; k--) {
-    step(0);
-    b += kPanel;
-#pragma GCC unroll 8
-    for (int g = 0; g < kPointers; g++) row[g] += 1;
-  }
-  if constexpr (kDeep == 2) {
+    if (t.flags & kAddResidual) { // its rows lie too far apart for the hardware to guess, and are wanted all at once
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) sum[i][0] += sums[1][i][0];
-  }
+      for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; v += kLineVectors) __builtin_prefetch(residual + i * t.ldr + v * kWidth, 0, 3);
+    }
 
-  if (t.flags & kFromC) { // whole blocks are added up, not one product after the other: the error grows with the length of a chain
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 8
+    for (int g = 0; g < kPointers; g++) row[g] = a + 3 * g * lda;
+    b = t.b;
+    int64_t k = t.k;
+    for (; k >= 4; k -= 4) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(c + i * ldc + v * kWidth);
-  }
-  if (t.flags & kAddBias) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; v++) {
-      const Lanes bias = load_lanes(t.bias + v * kWidth);
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; i++) sum[i][v] += bias;
+      for (int kk = 0; kk < 4; kk++) {
+        if (kk % kPrefetchEvery == 0) {
+          __builtin_prefetch(prefetch, 0, 2);
+          prefetch += prefetch_step;
+        }
+        step(kk);
+      }
+      b += 4 * kPanel;
+#pragma GCC unroll 8
+      for (int g = 0; g < kPointers; g++) {
+        row[g] += 4;
+        asm("" : "+r"(row[g]));
+      }
     }
-  }
-  if (t.flags & kRelu) {
+    for (; k > 0; k--) {
+      step(0);
+      b += kPanel;
+#pragma GCC unroll 8
+      for (int g = 0; g < kPointers; g++) row[g] += 1;
+    }
+    if constexpr (kDeep == 2) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
-  }
-  if (t.flags & kClamping) clamp_tile(t.flags, sum);
-  if (t.flags & kAddResidual) {
+      for (int i = 0; i < kRows; i++) sum[i][0] += sums[1][i][0];
+    }
+
+    if (t.flags & kFromC) { // whole blocks are added up, not one product after the other: the error grows with the length of a chain
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++)
+      for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(t.residual + i * t.ldr + v * kWidth);
-    if (t.flags & kPostRelu) {
+        for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(c + i * ldc + v * kWidth);
+    }
+    if (t.flags & kAddBias) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; v++) {
+        const Lanes bias = load_lanes(t.bias + v * kWidth);
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; i++) sum[i][v] += bias;
+      }
+    }
+    if (t.flags & kRelu) {
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
     }
-  }
+    if (t.flags & kClamping) clamp_tile(t.flags, sum);
+    if (t.flags & kAddResidual) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; i++)
+      for (int i = 0; i < kRows; i++)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; v++) store_lanes(c + i * ldc + v * kWidth, sum[i][v]);
+        for (int v = 0; v < kVectors; v++) sum[i][v] += load_lanes(residual + i * t.ldr + v * kWidth);
+      if (t.flags & kPostRelu) {
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; v++) sum[i][v] = relu(sum[i][v]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; v++) store_lanes(c + i * ldc + v * kWidth, sum[i][v]);
+    if (--tiles <= 0) return;
+    a += kRows * lda, c += kRows * ldc;
+    if (t.flags & kAddResidual) residual += kRows * t.ldr;
+  }
 }
 
 typedef float Quad __attribute__((vector_size(16)));
