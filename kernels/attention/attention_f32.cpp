@@ -42,34 +42,40 @@ void weigh_tile(const float *weights, const float *v, int64_t ldv, int64_t keys,
   Lanes sum[kRows][kVectors];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < kVectors; j++) sum[i][j] = rescale ? load_lanes(sums + i * lds + j * kWidth) * broadcast(rescale[i]) : Lanes{};
 #pragma GCC unroll 4
   for (; keys > 0; keys--) {
-    Lanes vv[kVectors];
-#pragma GCC unroll 2
-    for (int j = 0; j < kVectors; j++) vv[j] = load_lanes(v + j * kWidth);
+    if constexpr (kRows == 3 && kVectors == 4) {
+      const Lanes every[3] = {broadcast(weights[0]), broadcast(weights[1]), broadcast(weights[2])};
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; j++) accumulate_three(sum, j, every, v + j * kWidth);
+    } else {
+      Lanes vv[kVectors];
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; j++) vv[j] = load_lanes(v + j * kWidth);
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; i++) {
-      Lanes w = broadcast(weights[i]);
+      for (int i = 0; i < kRows; i++) {
+        Lanes w = broadcast(weights[i]);
 #if SEALIFT_LANES == SEALIFT_DEFAULT_LANES
-      if (kVectors > 1) asm("" : "+v"(w));
+        if (kVectors > 1) asm("" : "+v"(w));
 #endif
-#pragma GCC unroll 2
-      for (int j = 0; j < kVectors; j++) sum[i][j] = multiply_add(w, vv[j], sum[i][j]);
+#pragma GCC unroll 4
+        for (int j = 0; j < kVectors; j++) sum[i][j] = multiply_add(w, vv[j], sum[i][j]);
+      }
     }
     v += ldv;
     weights += kQueryBlock;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < kVectors; j++) store_lanes(sums + i * lds + j * kWidth, sum[i][j]);
 }
 
 using WeighTile = void (*)(const float *, const float *, int64_t, int64_t, float *, int64_t, const float *);
-#define SEALIFT_WEIGH_ROW(rows) {weigh_tile<rows, 1>, weigh_tile<rows, 2>}
-const WeighTile kWeighTiles[kTileRows][kTileVectors] = {
+#define SEALIFT_WEIGH_ROW(rows) {weigh_tile<rows, 1>, weigh_tile<rows, 2>, weigh_tile<(rows <= kPanelRows ? rows : 1), kPanelVectors>}
+const WeighTile kWeighTiles[kTileRows][3] = { // as kTileKernels
     SEALIFT_WEIGH_ROW(1), SEALIFT_WEIGH_ROW(2), SEALIFT_WEIGH_ROW(3), SEALIFT_WEIGH_ROW(4),
 #if SEALIFT_LANES >= 8
     SEALIFT_WEIGH_ROW(5), SEALIFT_WEIGH_ROW(6),
@@ -80,6 +86,15 @@ const WeighTile kWeighTiles[kTileRows][kTileVectors] = {
 #endif
 };
 #undef SEALIFT_WEIGH_ROW
+
+// How `count` rows are cut where `left` vectors of columns remain: tiles of a whole panel while there is one.
+struct Shape {
+  int64_t vectors, tiles;
+  Split rows;
+  SEALIFT_INLINE Shape(int64_t count, int64_t left)
+      : vectors(left >= kPanelVectors ? kPanelVectors : kTileVectors), tiles(divide_up(count, vectors == kTileVectors ? kTileRows : kPanelRows)), rows(count, tiles) {}
+  SEALIFT_INLINE int kernel(int64_t left) const { return vectors > kTileVectors ? 2 : left > 1 ? 1 : 0; } // of kTileKernels
+};
 
 // scores[key][32] become weights; maximum and weight are brought up to date, rescale gets the factor for what was summed before.
 template <int kVectors>
@@ -330,30 +345,32 @@ void attend_block(const AttentionF32 &a, const Head &h, const Room &room, const 
   tile.ldc = kQueryBlock;
   tile.k = a.head_dim;
   tile.prefetch = reinterpret_cast<const char *>(q.transposed);
-  const int64_t key_tiles = divide_up(keys, kTileRows);
-  const Split keys_of(keys, key_tiles);
-  for (int64_t i = 0; i < key_tiles; i++) {
-    const int64_t at = keys_of.start(i), count = keys_of.start(i + 1) - at;
-    for (int64_t v = 0; v < vectors; v += kTileVectors) {
+  const Shape by_keys(keys, vectors);
+  for (int64_t v = 0; v < vectors; v += by_keys.vectors) {
+    int64_t run;
+    for (int64_t i = 0; i < by_keys.tiles; i += run) {
+      const int64_t at = by_keys.rows.start(i), count = by_keys.rows.start(i + 1) - at;
+      run = (i < by_keys.rows.longer ? by_keys.rows.longer : by_keys.tiles) - i;
+      tile.tiles = run;
       tile.a = kb.k + at * kb.ldk;
       tile.b = q.transposed + v * kWidth;
       tile.c = room.scores + at * kQueryBlock + v * kWidth;
-      kTileKernels[count - 1][vectors - v > 1 ? 1 : 0](tile);
+      kTileKernels[count - 1][by_keys.kernel(vectors - v)](tile);
     }
   }
   if (a.mask_kind != kMaskNone) add_mask(a, h.mask_base, q.first, q.rows, t0, keys, room.scores);
   if (a.is_causal) add_causal(q.first, t0, keys, room.scores);
   alignas(64) float rescale[kQueryBlock];
   soften_any(vectors, room.scores, keys, q.maximum, q.weight, rescale);
-  const int64_t row_tiles = divide_up(q.rows, kTileRows);
-  const Split rows_of(q.rows, row_tiles);
-  for (int64_t v = 0; v < room.value_stride; v += kTileColumns) {
-    const int which = room.value_stride - v > kWidth ? 1 : 0;
-    for (int64_t i = 0; i < row_tiles; i++) {
-      const int64_t at = rows_of.start(i), count = rows_of.start(i + 1) - at;
-      kWeighTiles[count - 1][which](room.scores + at, kb.v + v, kb.ldv, keys, q.sums + at * room.value_stride + v, room.value_stride,
-                                    first ? nullptr : rescale + at);
+  const int64_t value_vectors = room.value_stride / kWidth;
+  for (int64_t v = 0; v < value_vectors;) {
+    const Shape by_rows(q.rows, value_vectors - v);
+    for (int64_t i = 0; i < by_rows.tiles; i++) {
+      const int64_t at = by_rows.rows.start(i), count = by_rows.rows.start(i + 1) - at;
+      kWeighTiles[count - 1][by_rows.kernel(value_vectors - v)](room.scores + at, kb.v + v * kWidth, kb.ldv, keys, q.sums + at * room.value_stride + v * kWidth,
+                                                                room.value_stride, first ? nullptr : rescale + at);
     }
+    v += by_rows.vectors;
   }
 }
 
