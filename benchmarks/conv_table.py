@@ -1,15 +1,16 @@
 """The f32 convolution table: the distinct convolutions of ResNet-50 and MobileNetV2, ours against oneDNN's primitive and torch's frozen convolution.
 
-Batch 1, channels last, weights packed ahead, bias and ReLU fused. Each library runs in a process of its own. A round allocates and packs anew, since
-where the pages of a buffer lie can cost a tenth; then the libraries take turns, since a machine whose other users come and go differs from one moment
-to the next, and the median turn counts. The median ratio of the rounds is the figure to read. With several
-threads a turn starts after a pause, because the other's idle workers spin for some milliseconds before they sleep. One thread is measured in CPU time,
-two by the wall clock, each on a core of its own; a turn in which another program, or a virtual machine's host, took a core is made again.
+Batch 1, channels last, weights packed ahead, bias and ReLU fused. Each library runs in a process of its own. A round is the whole table once, so that
+what other users of the machine do for some seconds falls into one of a row's rounds, not into all. In it a row is allocated and packed anew, since
+where the pages of a buffer lie can cost a tenth; then the libraries take turns, and the median turn counts. The median ratio of the rounds is the
+figure to read. With several threads a turn starts after a pause, because the other's idle workers spin for some milliseconds before they sleep. One
+thread is measured in CPU time, two by the wall clock, each on a core of its own; a turn in which another program, or a virtual machine's host, took a
+core is made again.
 
 oneDNN is the PyPI packages onednn-cpu-gomp and onednn-devel-cpu-gomp 2023.2, installed in this Python's prefix or below --onednn; without them its
 column is empty.
 
-Rows and libraries are kept in --work until the kernels change, so a run can be interrupted, or cut short by --budget, and taken up again.
+Rounds and libraries are kept in --work until the kernels change, so a run can be interrupted, or cut short by --budget, and taken up again.
 
     python benchmarks/conv_table.py [--rounds 7] [--threads 1,2] [--only 64x56x56] [--budget SECONDS] [--write docs/conv-table.md] [--json]
 """
@@ -191,20 +192,24 @@ class Server:
         self.process.wait()
 
 
-def measure(servers: dict[str, Server], model: str, row: tuple[int, ...], threads: int, rounds: int) -> dict:
-    times = []
-    for _ in range(rounds):
-        sizes = {name: server.ask(row)[1] for name, server in servers.items()}
-        turns = [{name: server.ask(None)[0] for name, server in servers.items()} for _ in range(TURNS)]
-        times.append({name: statistics.median(turn[name] for turn in turns) for name in servers})
+Round = dict[str, list[float]]  # library -> seconds of its median turn, mean absolute output
+
+
+def measure(servers: dict[str, Server], row: tuple[int, ...]) -> Round:
+    sizes = {name: server.ask(row)[1] for name, server in servers.items()}
+    turns = [{name: server.ask(None)[0] for name, server in servers.items()} for _ in range(TURNS)]
+    return {name: [statistics.median(turn[name] for turn in turns), sizes[name]] for name in servers}
+
+
+def summary(model: str, row: tuple[int, ...], threads: int, rounds: Sequence[Round]) -> dict[str, Any]:
     s = as_shape(row)
-    result = {"model": model, "shape": row, "threads": threads}
-    for name in servers:
-        result[f"{name}_us"] = 1e6 * statistics.median(t[name] for t in times)
+    result: dict[str, Any] = {"model": model, "shape": row, "threads": threads}
+    for name in rounds[0]:
+        result[f"{name}_us"] = 1e6 * statistics.median(r[name][0] for r in rounds)
         if name != "ours":
-            result[f"ratio_{name}"] = statistics.median(t[name] / t["ours"] for t in times)
+            result[f"ratio_{name}"] = statistics.median(r[name][0] / r["ours"][0] for r in rounds)
     result["ours_gflops"] = 2e-3 * s.out_h * s.out_w * s.out_c * s.kernel**2 * s.in_c / s.groups / result["ours_us"]
-    result["agree"] = all(abs(size - sizes["ours"]) <= 1e-5 * sizes["ours"] for size in sizes.values())
+    result["agree"] = all(abs(size - r["ours"][1]) <= 1e-5 * r["ours"][1] for r in rounds for _, size in r.values())
     return result
 
 
@@ -218,12 +223,12 @@ def digest_of(isa: int) -> str:
     return hashlib.sha256(b"".join(s.read_bytes() for s in sources) + json.dumps([isa, ISA_FLAGS, FLAGS]).encode()).hexdigest()
 
 
-def read_kept(path: pathlib.Path) -> dict[str, dict[str, Any]]:
+def read_kept(path: pathlib.Path) -> dict[str, list[Round]]:
     return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
-def write_kept(path: pathlib.Path, rows: dict[str, dict[str, Any]]) -> None:
-    path.with_suffix(".part").write_text(json.dumps(rows))
+def write_kept(path: pathlib.Path, rounds: dict[str, list[Round]]) -> None:
+    path.with_suffix(".part").write_text(json.dumps(rounds))
     path.with_suffix(".part").replace(path)
 
 
@@ -252,7 +257,7 @@ def as_page(rows: Sequence[dict[str, Any]], peers: Sequence[str], threads: str, 
         "# Convolutions",
         "",
         f"Written by `python benchmarks/conv_table.py --peers {','.join(peers)} --threads {threads} --write docs/conv-table.md` on {machine()}"
-        f" ({('baseline', 'AVX2', 'AVX-512')[isa]}), {date.today()}; median of {rounds} rounds of {TURNS} turns each.",
+        f" ({('baseline', 'AVX2', 'AVX-512')[isa]}), {date.today()}; median of {rounds} rounds, in each of which the median of {TURNS} turns counts.",
         "",
         "Every distinct convolution of ResNet-50 and MobileNetV2: batch 1, float32, channels last, weights packed ahead, bias and ReLU fused; `dw`:",
         "depthwise. The ratio is the peer's time over ours: more than 1 is in our favour. onednn: the primitive of PyPI's onednn-cpu-gomp 2023.2.",
@@ -275,6 +280,11 @@ def as_page(rows: Sequence[dict[str, Any]], peers: Sequence[str], threads: str, 
     return "\n".join(lines)
 
 
+def is_asked_for(row: Sequence[int], only: str) -> bool:
+    in_c, size, out_c, kernel, _, _ = row
+    return f"{in_c}x{size}x{out_c}x{kernel}".startswith(only)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
@@ -283,7 +293,7 @@ def main() -> int:
     parser.add_argument("--isa", type=int, default=best_isa(), help="0 baseline, 1 AVX2, 2 AVX-512")
     parser.add_argument("--onednn", default=sys.prefix, help="prefix below which oneDNN's include and lib lie")
     parser.add_argument("--peers", default="onednn,torch")
-    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no other row is begun")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no other row is measured")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/conv-table", help="where rows and libraries are kept")
     parser.add_argument("--fresh", action="store_true", help="measure the rows again that are kept")
     parser.add_argument("--write", type=pathlib.Path, help="the page, once every row is there")
@@ -301,29 +311,27 @@ def main() -> int:
         build_ours(args.isa, libraries["ours"])
     asked = [peer for peer in ("onednn", "torch") if peer in args.peers.split(",")]
     peers = [p for p in asked if p != "onednn" or libraries[p].exists() or build_onednn(args.onednn, libraries[p])]
-    kept = read_kept(folder / "rows.json")
-    rows, left = [], 0
-    if not args.json:
-        print(f"{'in, out, kernel, stride':>30} {'T':>2} {'ours us':>9} {'GF/s':>6}" + "".join(f" {p + ' us':>10} {'ratio':>6}" for p in peers))
+    kept = read_kept(folder / "rounds.json")
+    chosen = [(m, row) for m, rows in (("ResNet-50", RESNET50), ("MobileNetV2", MOBILENET_V2)) for row in rows if is_asked_for(row, args.only)]
+    of_row = {(m, row, t): json.dumps([m, row, t, peers]) for t in map(int, args.threads.split(",")) for m, row in chosen}
+    if args.fresh:
+        kept = {key: rounds for key, rounds in kept.items() if key not in of_row.values()}
     for threads in map(int, args.threads.split(",")):
         servers = {name: Server(str(libraries[name]), threads) for name in ("ours", *peers)}
-        for model, shapes in (("ResNet-50", RESNET50), ("MobileNetV2", MOBILENET_V2)):
-            for row in shapes:
-                in_c, size, out_c, kernel, _, _ = row
-                if not f"{in_c}x{size}x{out_c}x{kernel}".startswith(args.only):
-                    continue
-                key = json.dumps([model, row, threads, peers, args.rounds])
-                if key not in kept or args.fresh:
-                    if time.monotonic() > until:
-                        left += 1
-                        continue
-                    kept[key] = measure(servers, model, row, threads, args.rounds)
-                    write_kept(folder / "rows.json", kept)
-                rows.append(kept[key])
-                if not args.json:
-                    print(as_line(kept[key], peers), flush=True)
+        for i in range(args.rounds):
+            print(f"{threads} threads, round {i + 1} of {args.rounds}", file=sys.stderr)
+            for model, row in chosen:
+                rounds = kept.setdefault(of_row[model, row, threads], [])
+                if len(rounds) <= i and time.monotonic() < until:
+                    rounds.append(measure(servers, row))
+                    write_kept(folder / "rounds.json", kept)
         for server in servers.values():
             server.close()
+    done = {row: kept[key][: args.rounds] for row, key in of_row.items() if len(kept[key]) >= args.rounds}
+    rows, left = [summary(*row, rounds) for row, rounds in done.items()], len(of_row) - len(done)
+    if not args.json:
+        print(f"{'in, out, kernel, stride':>30} {'T':>2} {'ours us':>9} {'GF/s':>6}" + "".join(f" {p + ' us':>10} {'ratio':>6}" for p in peers))
+        print("\n".join(as_line(r, peers) for r in rows))
     if args.json:
         json.dump(rows, sys.stdout, indent=1)
     if left:
