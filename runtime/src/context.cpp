@@ -1,11 +1,10 @@
 #include "context.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#include <string>
 
 #include "check_inputs.h"
 #include "dtype.h"
@@ -338,9 +337,11 @@ sealift_status Context::bind_outputs(int32_t num_outputs, const DLTensor *output
     for (int32_t d = 0; d < spec.rank; ++d) {
       if (output.shape[d] == sizes_[spec.shape[d]]) continue;
       const int64_t wanted = sizes_[spec.shape[d]];
-      const std::string formula = std::to_string(wanted) == spec.shape_text[d] ? "" : std::string(" (") + spec.shape_text[d] + ")";
-      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': size %" PRId64 " of dimension %d must be %" PRId64 "%s; help: call without out=, or ask sealift_output_shapes in C",
-                  spec.name, output.shape[d], static_cast<int>(d), wanted, formula.c_str());
+      char number[32];
+      snprintf(number, sizeof number, "%" PRId64, wanted);
+      const bool is_formula = strcmp(number, spec.shape_text[d]) != 0;  // and no other way to write the number
+      return fail(err, SEALIFT_ERROR_OUTPUT, "output '%s': size %" PRId64 " of dimension %d must be %s%s%s%s; help: call without out=, or ask sealift_output_shapes in C",
+                  spec.name, output.shape[d], static_cast<int>(d), number, is_formula ? " (" : "", is_formula ? spec.shape_text[d] : "", is_formula ? ")" : "");
     }
     if (output_bytes_[i] == 0) {
       outputs_[i] = output.data;
