@@ -350,7 +350,7 @@ void attend_block(const AttentionF32 &a, const Head &h, const Room &room, const 
     int64_t run;
     for (int64_t i = 0; i < by_keys.tiles; i += run) {
       const int64_t at = by_keys.rows.start(i), count = by_keys.rows.start(i + 1) - at;
-      run = (i < by_keys.rows.longer ? by_keys.rows.longer : by_keys.tiles) - i;
+      run = by_keys.rows.alike(i, by_keys.tiles);
       tile.tiles = run;
       tile.a = kb.k + at * kb.ldk;
       tile.b = q.transposed + v * kWidth;

@@ -191,7 +191,7 @@ void multiply_block(const Plan &p, const View &view, int64_t tile0, int64_t tile
           t.segments = b.whole, t.num_segments = b.num_whole;
           t.flags = (b.first ? 0 : kFromC) | call.after;
           if (whole && !needs_finish) { // and the tiles like it that follow
-            const int64_t like = (i < row.longer ? row.longer : end) - i, inside = ((most - 1 - x) / step_w + 1) / count;
+            const int64_t like = row.alike(i, end), inside = ((most - 1 - x) / step_w + 1) / count;
             t.tiles = like < inside ? like : inside;
             if (t.tiles > end - i) t.tiles = end - i;
           }

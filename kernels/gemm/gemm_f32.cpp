@@ -338,7 +338,7 @@ void multiply_block(const GemmF32 &g, const Operands &o, const Block &s) {
     int64_t run; // of tiles of one height
     for (int64_t tile = 0; tile < tiles; tile += run) {
       const int64_t i = rows_of.start(tile), count = rows_of.start(tile + 1) - i;
-      run = whole ? (tile < rows_of.longer ? rows_of.longer : tiles) - tile : 1;
+      run = whole ? rows_of.alike(tile, tiles) : 1;
       if (needs_finish && run > kFinishTiles) run = kFinishTiles;
       t.tiles = run;
       const TileKernel kernel = kTileKernels[count - 1][whole_panel ? 2 : vectors - 1];

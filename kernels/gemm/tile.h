@@ -234,6 +234,7 @@ struct Split {
     }
   }
   SEALIFT_INLINE int64_t start(int64_t i) const { return i * each + (i < longer ? i : longer); }
+  SEALIFT_INLINE int64_t alike(int64_t i, int64_t end) const { return (i < longer ? longer : end) - i; } // of the runs [i, end), how many are as long as i
 };
 
 } // namespace
