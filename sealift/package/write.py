@@ -19,10 +19,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from sealift.package.crc32c import Buffer, crc32c
 from sealift.package.errors import DiskFullError, FileError, ModelNameError, PackageError
+from sealift.package.span_file import SpanFile
 
 SCHEMA = (1, 0)
 SCHEMA_SHARED = (1, 1)  # of packages whose models share a weights file
@@ -79,10 +80,10 @@ def write_package(
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
     try:
         needed = _needed_bytes(models, extra_files or {}) + _weights_bytes(_shared(shared_weights))
-        with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "w+b", buffering=_CHUNK_BYTES) as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb", buffering=0) as raw:
+            file = SpanFile(raw.fileno())
             _write_members(_Archive(file, Path(path).stem), models, metadata or {}, extra_files or {}, manifest or {}, shared_weights)
-            file.flush()
-            os.fsync(file.fileno())
+            file.sync()
         os.replace(temporary, target)
         _sync_directory(target.parent)
     except BaseException as error:
@@ -147,8 +148,7 @@ def _write_members(
         )
         weights.append(shared if model.weights is None else own)
     if any(callable(model.library) for model in models):  # the disk works while libraries are built
-        archive.file.flush()
-        os.fsync(archive.file.fileno())
+        archive.file.sync()
     for model, stored in zip(models, weights, strict=True):
         library = archive.add(f"{_base(model)}.wrapper.so", model.library() if callable(model.library) else model.library)
         # AOTInductor's reader takes strings only and requires this one key.
@@ -308,7 +308,7 @@ class _Sha256:
 class _Archive:
     """A ZIP of stored, aligned entries, with ZIP64 records only where a size or an offset needs them."""
 
-    def __init__(self, file: BinaryIO, top: str) -> None:
+    def __init__(self, file: SpanFile, top: str) -> None:
         self.file = file
         self.top = top
         self.members: list[WrittenMember] = []
@@ -332,10 +332,7 @@ class _Archive:
             digest = sha.hexdigest()
         if written != size:
             raise FileError(f"{name}: {written} bytes where {size} were announced: a source changed while it was read")
-        end = self.file.tell()
-        self.file.seek(header_offset)
-        self.file.write(self._local_header(path, header_offset, size, crc))
-        self.file.seek(end)
+        self.file.patch(header_offset, self._local_header(path, header_offset, size, crc))
         member = WrittenMember(name, header_offset, header_offset + len(header), size, crc, digest, castagnoli if seal == "crc32c" else None)
         self.members.append(member)
         return member
