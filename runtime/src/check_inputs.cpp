@@ -34,12 +34,12 @@ SEALIFT_COLD sealift_status wrong_kind(const sealift_tensor_spec &spec, const DL
 }
 
 SEALIFT_COLD sealift_status out_of_range(const sealift_model_api &api, const sealift_symbol_spec &symbol, int64_t value, ErrorText err) {
-  const bool is_squeezed = value == 1 && symbol.min == 2;  // what compiling leaves out where the model squeezes the dimension
+  const bool is_left_out = value < symbol.min && symbol.min <= 2;  // as compiling does where an operator gives something else than export says
   return fail(err, SEALIFT_ERROR_SHAPE,
               "input '%s': size %" PRId64 " of dimension %d (%s) is outside %" PRId64 "..%" PRId64
               "; help: export the model with a wider range for %s%s, or split the input",
               api.inputs[symbol.input].name, value, static_cast<int>(symbol.dim), symbol.name, symbol.min, symbol.max, symbol.name,
-              is_squeezed ? " (a squeeze() that would drop it at 1 has to name the dimension that is always 1: x.squeeze(-1))" : "");
+              is_left_out ? " (sizes at which x[:2] is shorter, x[1] is not there or squeeze() drops a dimension are left out; compiling warns and names the line)" : "");
 }
 
 SEALIFT_COLD sealift_status not_derived(const sealift_model_api &api, const sealift_symbol_spec &symbol, int64_t value, ErrorText err) {

@@ -99,6 +99,12 @@ def _has_mutation(ep: Program) -> bool:
     return any(not isinstance(n.target, torch._ops.OpOverload) or n.target._schema.is_mutable for n in relevant)
 
 
+def target_name(node: fx.Node) -> str:
+    """Of an operator with its overload: "aten.add.Tensor"."""
+    target = node.target
+    return str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
+
+
 def control_row(node: fx.Node) -> str | None:
     """The row of a branch or a loop."""
     name = f"higher_order.{getattr(node.target, '__name__', '')}"

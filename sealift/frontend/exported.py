@@ -24,8 +24,9 @@ from torch.export import graph_signature as gs
 
 from sealift.diag.errors import CompileError, joined
 from sealift.diag.loc import Loc
-from sealift.frontend.decompose import CONTROL, IDENTITIES, IMPLIED, Program, calls, control_row, decompose
+from sealift.frontend.decompose import CONTROL, IDENTITIES, IMPLIED, Program, calls, control_row, decompose, target_name
 from sealift.frontend.locations import user_loc
+from sealift.frontend.low_sizes import deviating_low_sizes
 from sealift.frontend.recurrent_shapes import recurrent_shapes
 from sealift.frontend.signature import input_names, output_names, structure_text
 from sealift.frontend.sizes import SIZE_BY_VALUES, Sizes, UnsupportedSize, collect_sizes, help_for_guards, unmet_guards
@@ -38,6 +39,8 @@ PLACEMENT = frozenset({"device", "layout", "pin_memory", "memory_format", "non_b
 EXPAND = "aten.expand.default"
 SCALAR_TENSOR = "aten.scalar_tensor.default"  # makes a number that the model returns out of a size
 EXTREMES = tuple(f"aten.{n}." for n in ("amax", "amin", "aminmax", "argmax", "argmin", "max", "min", "median", "mode", "kthvalue"))
+GATHERS = frozenset(f"aten.{n}.default" for n in ("index_select", "gather", "take", "embedding")) | {"aten.index.Tensor"}
+RESAMPLES = ("aten.upsample_", "aten._upsample_", "aten.grid_sampler", "aten._adaptive_avg_pool", "aten.adaptive_")
 SQUEEZES = frozenset({"aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims"})
 _LOG = logging.getLogger(__name__)
 MAX_PLACES = 8  # lines of the user's that one missing operator lists
@@ -174,7 +177,7 @@ class _Importer:
         value = node.meta.get("val")
         result = f": {self.type_text(value)}" if isinstance(value, torch.Tensor) else ""
         args = [_arg_text(a) for a in node.args] + [f"{k}={_arg_text(v)}" for k, v in node.kwargs.items()]
-        return f"%{node.name}{result} = {_target_name(node)}({', '.join(args)})" if node.op == "call_function" else f"%{node.name}{result}"
+        return f"%{node.name}{result} = {target_name(node)}({', '.join(args)})" if node.op == "call_function" else f"%{node.name}{result}"
 
     def type_text(self, tensor: torch.Tensor) -> str:
         dtype = dtype_from_torch_name(str(tensor.dtype)) or str(tensor.dtype).removeprefix("torch.")
@@ -202,7 +205,7 @@ class _Importer:
     def exclude_squeezed_ones(self) -> None:
         """A dimension that squeeze() may drop is never 1: ranks are fixed, and a kept dimension would be a silent difference to eager."""
         for node in calls(self.ep):
-            if _target_name(node) not in SQUEEZES:
+            if target_name(node) not in SQUEEZES:
                 continue
             shape = _first(node).meta["val"].shape
             chosen = node.args[1] if len(node.args) > 1 else range(len(shape))
@@ -221,7 +224,7 @@ class _Importer:
     def exclude_empty_reductions(self) -> None:
         """The largest of no numbers does not exist: eager raises, and a kernel would read a place that is not there."""
         for node in calls(self.ep):
-            if not _target_name(node).startswith(EXTREMES) or not isinstance(node.args[0], fx.Node):
+            if not target_name(node).startswith(EXTREMES) or not isinstance(node.args[0], fx.Node):
                 continue
             shape = getattr(_first(node).meta.get("val"), "shape", ())
             chosen = _dim_argument(node)
@@ -232,7 +235,29 @@ class _Importer:
                 with suppress(UnsupportedSize):  # a size that depends on data, which is refused where it is made
                     name = self.sizes.keep_at_least(1, shape[d])  # type: ignore[index]
                     if name:
-                        _LOG.warning("%s: %s of nothing is an error, so size 0 of %s is left out", user_loc(node), _target_name(node), name)
+                        _LOG.warning("%s: %s of nothing is an error, so size 0 of %s is left out", user_loc(node), target_name(node), name)
+
+    def exclude_empty_gathers(self) -> None:
+        """Nothing can be taken from a dimension without positions: eager raises, and a kernel would read a place that is not there."""
+        for node in calls(self.ep):
+            shape = getattr(_first(node).meta.get("val"), "shape", ()) if node.args and isinstance(node.args[0], fx.Node) else ()
+            for d in _gathered(node, len(shape)):
+                if not isinstance(shape[d], torch.SymInt):
+                    continue
+                with suppress(UnsupportedSize):
+                    name = self.sizes.keep_at_least(1, shape[d])
+                    if name:
+                        _LOG.warning("%s: %s of nothing is an error, so size 0 of %s is left out", user_loc(node), target_name(node), name)
+
+    def exclude_deviating_low_sizes(self) -> None:
+        """Sizes of 1 and 0 at which an operator does not do what export, which takes sizes for 2 and more, wrote down."""
+        for low in deviating_low_sizes(self.ep, self.sizes):
+            symbol = str(self.sizes.symbols[low.torch_name])
+            why = f"{target_name(low.node)} at {symbol} = {low.size}: {low.why}"
+            if self.sizes.start_at(low.torch_name, low.size + 1):
+                _LOG.warning("%s: %s, so %s starts at %d; %s", user_loc(low.node), why, symbol, low.size + 1, _HELP_LOW)
+            else:
+                self.refuse("E-EXPORT-004", why, low.node, help=_HELP_LOW)
 
     # ---- what goes in ----
 
@@ -243,6 +268,9 @@ class _Importer:
         self.sizes = collect_sizes(self.original, tensors)
         self.exclude_squeezed_ones()
         self.exclude_empty_reductions()
+        self.exclude_empty_gathers()
+        if not unmet_guards(self.original, self.sizes):
+            self.exclude_deviating_low_sizes()
         entries: list[InputEntry] = []
         for user_name, spec in zip(names, specs, strict=True):
             node = placeholders.get(spec.arg.name)
@@ -370,7 +398,7 @@ class _Importer:
             return
         if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
             return  # read where it is used
-        name = _target_name(node)
+        name = target_name(node)
         if name in IMPLIED:
             self.check_assertion(node)
             return
@@ -475,7 +503,7 @@ class _Importer:
             results = tuple(self.define(f"{_stem(node)}_out{k}", v, node) for k, v in enumerate(value))
             self.values[node.name] = results
             return results
-        self.refuse("E-EXPORT-003", f"{_target_name(node)} gives something other than tensors", node)
+        self.refuse("E-EXPORT-003", f"{target_name(node)} gives something other than tensors", node)
         return (None,)
 
     def arguments(self, op: OpDef, node: fx.Node) -> tuple[tuple[str, Arg], ...] | None:
@@ -537,7 +565,7 @@ class _Importer:
 
     def check_assertion(self, node: fx.Node) -> None:
         """Drops what types and ranges imply; refuses what would have to be checked when the model runs."""
-        if _target_name(node) != "aten._assert_scalar.default":
+        if target_name(node) != "aten._assert_scalar.default":
             return
         condition = node.args[0].meta.get("val") if isinstance(node.args[0], fx.Node) else node.args[0]
         if isinstance(condition, torch.SymBool):
@@ -611,8 +639,22 @@ def _way_out(operator_name: str) -> str:
 
 
 _HELP_SQUEEZE = "name the dimension that is always 1, x.squeeze(-1), or declare the sizes so that this one is never 1: Dim('batch', min=2)"
+_HELP_LOW = "export takes sizes for 2 and more: export a model of that size of its own if it matters"
 _HELP_SIZE = "declare the dimensions it comes from so that it is a sum, product, quotient or remainder of them, or export it fixed"
 _HELP_NUMBER = "sealift computes sizes in integers: divide on tensors (x / x.shape[0] instead of x * (1.0 / x.shape[0])), or export that size fixed"
+
+
+def _gathered(node: fx.Node, rank: int) -> Sequence[int]:
+    """The dimensions of a node's first tensor from which it takes positions by indices or by interpolation."""
+    name = target_name(node)
+    if name.startswith(RESAMPLES):
+        return range(2, rank)
+    if rank == 0 or name not in GATHERS:
+        return ()
+    if name == "aten.index.Tensor":
+        return [d for d, index in enumerate(node.args[1]) if index is not None]  # type: ignore[arg-type,union-attr]
+    chosen = node.args[1] if name in ("aten.index_select.default", "aten.gather.default") else 0
+    return range(rank) if name == "aten.take.default" else [chosen] if isinstance(chosen, int) else ()
 
 
 def _first(node: fx.Node) -> fx.Node:
@@ -634,11 +676,6 @@ def _dim_argument(node: fx.Node) -> Any:
 def _stem(node: fx.Node) -> str:
     """The node's name without torch's numbering, which sizes take part in."""
     return re.sub(r"(_\d+)+$", "", node.name)
-
-
-def _target_name(node: fx.Node) -> str:
-    target = node.target
-    return str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
 
 
 def _arg_text(raw: Any) -> str:

@@ -5,8 +5,9 @@ program that was saved and loaded, which loses the names) is named after the inp
 
 Ranges are torch's, but for one thing: export writes 2 as the lower bound of Dim.AUTO and Dim.DYNAMIC, where its tracing told sizes 0
 and 1 apart. The model computes the same for 1, and a batch of one is what people send, so an unnamed symbol's lower bound of 2 becomes
-1. A named dimension keeps its own: Dim("b", min=2) refuses 1, Dim("b") takes 0, as torch has it. The exception is a size that
-squeeze() looks at: eager drops that dimension when it is 1, and a compiled model's ranks are fixed, so there 1 stays out of the range.
+1. A named dimension keeps its own: Dim("b", min=2) refuses 1, Dim("b") takes 0, as torch has it. The exceptions are a size that
+squeeze() looks at: eager drops that dimension when it is 1, and a compiled model's ranks are fixed, so there 1 stays out of the range;
+and a size at which an operator does something else than export says (frontend/low_sizes.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch.export import ExportedProgram
 
 from sealift.ir.dim import UNBOUNDED, ZERO, Dim, Sym, dim, dim_max, dim_min, is_at_most
 
+TRACED_LEAST = 2  # what torch's tracing takes a dynamic size for, at least
 _MOST_RAISED = 64  # by how much a lower bound may rise before a squeeze is refused
 _RESERVED = re.compile(r"[irk]\d+$")  # the names of loop axes
 
@@ -135,12 +137,20 @@ class Sizes:
                 continue
             for least in range(symbol.lo + 1, symbol.lo + _MOST_RAISED + 1):
                 raised = dim(Sym(symbol.name, least, symbol.hi))
-                if least <= symbol.hi and is_at_most(least_size, d.substitute({symbol: raised})):
-                    self.symbols[torch_name] = raised
-                    lo, hi = self.torch_ranges[torch_name]
-                    self.torch_ranges[torch_name] = max(lo, least), hi
+                if is_at_most(least_size, d.substitute({symbol: raised})) and self.start_at(torch_name, least):
                     return symbol.name
         return None
+
+    def start_at(self, torch_name: str, least: int) -> bool:
+        """Raises a symbol's lower bound, in torch's range as well. False where nothing would be left."""
+        symbol = self.symbols[torch_name].as_sym
+        assert symbol is not None
+        if isinstance(symbol.hi, int) and least > symbol.hi:
+            return False
+        self.symbols[torch_name] = dim(Sym(symbol.name, least, symbol.hi))
+        lo, hi = self.torch_ranges[torch_name]
+        self.torch_ranges[torch_name] = max(lo, least), hi
+        return True
 
     def _in_torch_range(self, e: sympy.Basic) -> Dim:
         """With the bounds that export reasoned with: what it took for granted is no requirement."""

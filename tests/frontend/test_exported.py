@@ -414,6 +414,68 @@ def test_size_0_stays_out_where_a_largest_is_asked_for(largest: Any) -> None:
     assert ranges(imported(Model(), (torch.randn(4, 3),), {"x": {0: Dim("n", min=0, max=9)}})) == [("n", 1, 9)]
 
 
+@pytest.mark.parametrize(
+    ("taken", "least"),
+    [
+        (lambda x: x[:2] * 1, 2),
+        (lambda x: x[-2:] + 1, 2),
+        (lambda x: x[1] * 2, 2),
+        (lambda x: x[-1] * 2, 1),
+        (lambda x: x[:1].expand(x.shape[0], 3) * 1, 1),
+        (lambda x: x.topk(2, 0)[0], 2),
+        (lambda x: nn.functional.pad(x.t()[None], (1, 1), mode="reflect"), 2),
+        (lambda x: x[torch.tensor([0, 0])], 1),
+        (lambda x: x.index_select(0, torch.tensor([0])), 1),
+        (lambda x: x.gather(0, torch.tensor([[0, 0, 0]])), 1),
+        (lambda x: nn.functional.interpolate(x.t()[None], size=5, mode="linear", align_corners=True), 1),
+        (lambda x: torch.cond(x.sum() > 0, lambda y: y[:2] * 2, lambda y: y[-2:] * 3, (x,)), 2),
+        (lambda x: x.cumsum(0) - x.mean(), 0),
+        (lambda x: torch.cat([x, x]) @ x.t(), 0),
+    ],
+    ids=[
+        "x[:2]",
+        "x[-2:]",
+        "x[1]",
+        "x[-1]",
+        "expand",
+        "topk",
+        "reflect",
+        "index",
+        "index_select",
+        "gather",
+        "interpolate",
+        "cond",
+        "cumsum",
+        "cat",
+    ],
+)
+def test_sizes_at_which_an_operator_deviates_from_export_stay_out(taken: Any, least: int, caplog: pytest.LogCaptureFixture) -> None:
+    """torch traces a size as 2 or more, and says that x[:2] has two rows at size 1, too: a kernel would read past the end."""
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return taken(x)  # type: ignore[no-any-return]
+
+    result = imported(Model(), (torch.randn(5, 3),), {"x": {0: Dim("n", min=0, max=9)}})
+    assert ranges(result) == [("n", least, 9)]
+    assert ("n starts at" in caplog.text or "of n is left out" in caplog.text) == (least > 0)
+    for size in {least, 2, 9}:
+        x = torch.randn(size, 3)
+        assert run(result, x)[0].shape == Model()(x).shape
+
+
+def test_a_size_that_no_operator_takes_is_refused() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[:2] * 1
+
+    ep = export(Model(), (torch.randn(5, 3),), dynamic_shapes={"x": {0: Dim("n", min=0, max=9)}})
+    (symbol,) = ep.range_constraints
+    ep.range_constraints[symbol] = torch.utils._sympy.value_ranges.ValueRanges(0, 1)
+    with pytest.raises(CompileError, match=r"E-EXPORT-004[\s\S]*aten.slice.Tensor at n = 1: eager's result is of size 1x3, export's of 2x3"):
+        from_export(ep, "m", OPS)
+
+
 def test_the_dimension_of_kthvalue_is_not_its_k() -> None:
     class Model(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
