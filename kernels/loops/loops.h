@@ -227,6 +227,7 @@ inline __attribute__((noinline, cold)) void raise(sealift_frame *frame, int32_t 
     frame->error_bound = bound;
   }
 }
+SEALIFT_INLINE bool has_failed(const sealift_frame *frame) { return __atomic_load_n(&frame->error, __ATOMIC_RELAXED) != SEALIFT_RUN_OK; }
 
 // The position that the user's `index` stands for.
 template <class L> SEALIFT_INLINE Vec<int64_t> checked_position(sealift_frame *frame, Vec<int64_t> position, Vec<int64_t> index, int64_t size, L lanes) {

@@ -351,3 +351,73 @@ def test_a_context_in_use_says_so(cached: Path) -> None:
     for t in threads:
         t.join()
     assert all("E-CONTEXT-001" in str(e) for e in seen)
+
+
+# ---- runs that fail --------------------------------------------------------------------------------------------------------------
+
+FAILING: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]] = {
+    "index_copy": lambda k, x, at: k.index_copy_(0, at, x),
+    "index_put": lambda k, x, at: k.index_put_((at,), x),
+    "index_add": lambda k, x, at: k.index_add_(0, at, x),
+    "scatter": lambda k, x, at: k.scatter_(0, at[:, None].expand(1, 4), x),
+    "column": lambda k, x, at: k.__setitem__((slice(None), at), x[:, :1]),
+    "taken": lambda k, x, at: k.copy_(k[at].expand(4, 4) + x),
+    "divided": lambda k, x, at: k.copy_(torch.full_like(at, 7) // (at - 4) + k),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+@pytest.mark.parametrize("held", [True, False], ids=["state", "input"])
+def test_a_run_that_fails_writes_nothing_wrong(name: str, held: bool, tmp_path: Path) -> None:
+    """Row 4 of 4, or a division by nothing: eager raises and has not written."""
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            if held:
+                self.register_buffer("k", torch.arange(16.0).view(4, 4))
+
+        def forward(self, x: torch.Tensor, at: torch.Tensor, k: torch.Tensor | None = None) -> torch.Tensor:
+            cache = self.k if k is None else k
+            FAILING[name](cache, x, at)
+            return cache * 1
+
+    x, first, past = torch.ones(1, 4), torch.tensor([0]), torch.tensor([4])
+    caller = torch.arange(16.0).view(4, 4)
+    rest = () if held else (caller,)
+    package = sealift.compile(torch.export.export(Model(), (x, first, *rest)), tmp_path / "m.pt2")
+    context = sealift.load(package).context()
+    expected = context(x, first, *rest)
+    with pytest.raises(sealift.SealiftError, match="E-RUN-00"):
+        context(x * 9, past, *rest)
+    if held:
+        again = copy.deepcopy(Model())
+        again.k = expected.clone()
+        assert torch.equal(context(x * 2, first), again(x * 2, first))
+    else:
+        assert torch.equal(caller, expected)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (1, 4), (3, 1), (1, 4, 1)], ids=str)
+@pytest.mark.parametrize("held", [True, False], ids=["state", "input"])
+def test_sizes_of_one_are_updated_in_place(shape: tuple[int, ...], held: bool, tmp_path: Path) -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            if held:
+                self.register_buffer("n", torch.zeros(shape))
+
+        def forward(self, x: torch.Tensor, n: torch.Tensor | None = None) -> torch.Tensor:
+            count = self.n if n is None else n
+            count.mul_(0.5).add_(x)
+            count += 1
+            return count * x
+
+    x = torch.full(shape, 3.0)
+    ours, theirs = torch.zeros(shape), torch.zeros(shape)
+    eager = Model()
+    package = sealift.compile(torch.export.export(copy.deepcopy(eager), (x,) if held else (x, ours)), tmp_path / "m.pt2")
+    context = sealift.load(package).context()
+    for _ in range(3):
+        assert torch.equal(context(x, *(() if held else (ours,))), eager(x, *(() if held else (theirs,))))
+    assert torch.equal(ours, theirs)

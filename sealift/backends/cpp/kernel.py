@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sealift.backends.cpp.family_calls import CONV_DEPTHWISE, CONV_PANEL32, CONV_TRANSPOSE_PANEL32, ROW_MAJOR, CallContext, emit_call
 from sealift.backends.cpp.spelling import LANE, STORAGE, identifier, size_text, unique_identifiers
-from sealift.backends.cpp.stage import Lines, StageContext, emit_split_map, emit_stage
+from sealift.backends.cpp.stage import Lines, StageContext, emit_split_map, emit_stage, may_fail
 from sealift.ir.dim import ONE, Dim, Sym
 from sealift.ir.loop.expr import Buffer
 from sealift.ir.loop.rewrite import stage_loads
@@ -278,7 +278,7 @@ class _KernelEmitter:
         symbol_names = dict(self.names)
         if nest.row is not None:
             symbol_names[nest.row.sym] = "row"
-        context = StageContext(all_pointers, scalars, symbol_names, lambda: f"v{next(counter)}")
+        context = StageContext(all_pointers, scalars, symbol_names, lambda: f"v{next(counter)}", any(map(may_fail, kernel.stages)))
         if nest.split_vector:
             (only,) = kernel.stages
             assert isinstance(only, Map)

@@ -11,7 +11,7 @@ from sealift.ir.dim import ONE, Dim, Sym, dim, product
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Bound, Buffer, CheckIndex, Const, Expr, Index, Inside, Load, Op
 from sealift.ir.loop.prim import ArgCombine, Combine, Prim
-from sealift.ir.loop.types import Axis, Map, Reduce, Scan
+from sealift.ir.loop.types import Axis, Call, Map, Reduce, Scan, Stage
 from sealift.plan.loop_nest import StageNest
 
 _CHAIN = 128  # additions in a row whose rounding errors are let grow
@@ -46,6 +46,28 @@ class StageContext:
     scalars: Mapping[str, str]
     names: Mapping[Sym, str]
     fresh: Callable[[], str]
+    may_fail: bool = False  # a value of the kernel's may prove an error: what outlives the run is not written any more then
+
+
+def may_fail(stage: Stage) -> bool:
+    """Whether an index or a divisor of the stage's is checked when it runs."""
+    pending = [] if isinstance(stage, Call) else [stage.value]
+    if isinstance(stage, Map):
+        pending += [i for i in stage.index if isinstance(i, Expr)]
+    seen: set[int] = set()
+    while pending:
+        e = pending.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        if isinstance(e, CheckIndex) or (isinstance(e, Op) and _may_trap(e)):
+            return True
+        pending += e.children
+    return False
+
+
+def _may_trap(e: Op) -> bool:
+    return e.prim in _TRAPS_ON_ZERO and e.dtype.is_int
 
 
 def emit_stage(stage: Map | Reduce | Scan, nest: StageNest, context: StageContext, lines: Lines) -> None:
@@ -155,25 +177,29 @@ class _StageEmitter:
     def _store_combined(self, stage: Map, value: str) -> None:
         address, stride = self._address(stage.out, stage.index)
         assert stage.combine is not None
-        combine = COMBINES[stage.combine]
+        combine, unless = COMBINES[stage.combine], self._unless_failed(stage.out)
         if stride == ONE and self.nest.vector is not None:
-            self.lines.add(f"store({address}, {combine}::join(load({address}, {self.lanes}), {value}), {self.lanes});")
+            self.lines.add(f"{unless}store({address}, {combine}::join(load({address}, {self.lanes}), {value}), {self.lanes});")
         else:
-            self.lines.add(f"store_one({address}, {combine}::join(splat_load({address}), {value}));")
+            self.lines.add(f"{unless}store_one({address}, {combine}::join(splat_load({address}), {value}));")
+
+    def _unless_failed(self, out: Buffer) -> str:
+        return "if (!has_failed(frame)) " if self.context.may_fail and out.kind in ("state", "input") else ""
 
     def _store(self, out: Buffer, index: tuple[Dim | Expr, ...], value: str) -> None:
         if out.name in self.context.scalars:
             self.lines.add(f"{self.context.scalars[out.name]} = lane0({value});")
             return
         address, stride = self._address(out, index)
+        unless = self._unless_failed(out)
         if self.nest.vector is None or self.nest.vector_is_reduced:
-            self.lines.add(f"store_one({address}, {value});")
+            self.lines.add(f"{unless}store_one({address}, {value});")
         elif stride == ONE:
-            self.lines.add(f"store({address}, {value}, {self.lanes});")
+            self.lines.add(f"{unless}store({address}, {value}, {self.lanes});")
         else:
             if stride is None:
                 raise InternalError(f"{out}: the store is not linear along the lanes")
-            self.lines.add(f"store_strided({address}, {self._size(stride)}, {value}, {self.lanes});")
+            self.lines.add(f"{unless}store_strided({address}, {self._size(stride)}, {value}, {self.lanes});")
 
     def _reduce(self) -> None:
         stage, nest = self.stage, self.nest
@@ -251,7 +277,7 @@ class _StageEmitter:
             self.lines.add(f"{self.context.scalars[stage.out.name]} = {text};")
             return
         address, _ = self._address(stage.out, tuple(a.dim for a in stage.axes))
-        self.lines.add(f"store_one({address}, splat<{LANE[stage.value.dtype]}>({text}));")
+        self.lines.add(f"{self._unless_failed(stage.out)}store_one({address}, splat<{LANE[stage.value.dtype]}>({text}));")
 
     def _arg_reduce(self) -> None:
         stage, nest = self.stage, self.nest
@@ -361,7 +387,7 @@ class _StageEmitter:
         match e:
             case Op():
                 args = tuple(self.value(a) for a in e.args)
-                if e.prim in _TRAPS_ON_ZERO and e.dtype.is_int:
+                if _may_trap(e):
                     args = (args[0], f"check_divisor(frame, {args[1]}, {self.lanes})")
                 return spell(e.prim, args, e.dtype, e.args[-1].dtype)
             case Index():

@@ -145,16 +145,17 @@ class _Checker:
 
     def in_place(self, stage: Stage, loads: Iterable[Load]) -> None:
         own = {b.name for b in outputs_of(stage)}
+
+        def is_own_place(index: Entries) -> bool:
+            """Dimensions and axes of one position may be missing on one side."""
+            assert isinstance(stage, Map)
+            kept = [i for i, n in zip(index, stage.out.shape, strict=True) if n != ONE]
+            return is_identity(kept, [a for a in stage.axes if a.extent != ONE])
+
         for load in loads:
             if load.buffer.name not in own:
                 continue
-            if (
-                not isinstance(stage, Map)
-                or stage.combine is not None
-                or load.guard
-                or not is_identity(stage.index, stage.axes)
-                or not is_identity(load.index, stage.axes)
-            ):
+            if not isinstance(stage, Map) or stage.combine is not None or load.guard or not is_own_place(stage.index) or not is_own_place(load.index):
                 raise self.fail(11, f"%{load.buffer.name} is written while it is read elsewhere")
 
     def used_in(self, kernel: Kernel, buffers: Iterable[Buffer]) -> None:
