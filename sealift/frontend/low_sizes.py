@@ -36,11 +36,15 @@ def deviating_low_sizes(program: Program, sizes: Sizes) -> Iterator[LowSize]:
     sizes of all at once are too low. The caller raises the lower bound before it asks for the next."""
     agreeing: set[Any] = set()
 
-    def at(point: Mapping[str, int]) -> _Deviation | None:
+    def shapes_at(point: Mapping[str, int]) -> _Shapes:
         values = {str(sizes.symbols[name]): min(size, _bounds(sizes, name)[1]) for name, size in point.items()}
+        return _Shapes(sizes, values, agreeing)
+
+    def at(point: Mapping[str, int]) -> _Deviation | None:
         with contextlib.suppress(UnsupportedSize), recurrent_shapes(), warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            return _Shapes(sizes, values, agreeing).first_deviation(program.graph_module)
+            traced = shapes_at({name: max(lo, TRACED_LEAST + 1) for name, lo in least.items()})
+            return shapes_at(point).first_deviation(program.graph_module, traced)
         return None  # a size that is none of ours is refused where it is met
 
     least = {name: _bounds(sizes, name)[0] for name in sizes.symbols}
@@ -89,19 +93,20 @@ class _Shapes:
     agreeing: set[Any]
     numbers: dict[Any, int] = field(default_factory=dict)
 
-    def first_deviation(self, module: fx.GraphModule) -> _Deviation | None:
+    def first_deviation(self, module: fx.GraphModule, traced: _Shapes) -> _Deviation | None:
+        """A call that deviates at `traced` sizes, too, says nothing: its shape rule is another than the CPU's, as embedding_bag's on this device."""
         for node in module.graph.nodes:
             if node.op != "call_function" or target_name(node) in IMPLIED:
                 continue
             if control_row(node) is not None:
                 for part in node.all_input_nodes:
                     inner = getattr(module, str(part.target), None) if part.op == "get_attr" else None
-                    found = self.first_deviation(inner) if isinstance(inner, fx.GraphModule) else None
+                    found = self.first_deviation(inner, traced) if isinstance(inner, fx.GraphModule) else None
                     if found is not None:
                         return found
             elif isinstance(node.target, torch._ops.OpOverload):
                 why = self.deviation(node)
-                if why:
+                if why and not traced.deviation(node):
                     return _Deviation(node, why)
         return None
 
