@@ -200,7 +200,7 @@ template <class C, class S, class T, class L> SEALIFT_INLINE void scan_lanes(S *
   }
 }
 
-// The winner so far and its position: the first of equals, NaN before all.
+// The winner so far and its position: the first of equals, NaN before all; of several NaN the first, or the last.
 template <class T> struct Best {
   Vec<T> value;
   Vec<int64_t> position = splat<int64_t>(0);
@@ -212,6 +212,9 @@ struct ArgMax {
 struct ArgMin {
   template <class T> static SEALIFT_INLINE Best<T> start() { return {splat<T>(largest<T>())}; }
   template <class T> static SEALIFT_INLINE Mask beats(Vec<T> a, Vec<T> b) { return a < b; }
+};
+struct ArgMaxLastNan : ArgMax {
+  template <class T> static SEALIFT_INLINE Mask beats(Vec<T> a, Vec<T> b) { return (a > b) | isnan(a); }
 };
 template <class C, class T> SEALIFT_INLINE Best<T> challenge(Best<T> best, Vec<T> v, int64_t position) {
   const Mask wins = C::template beats<T>(v, best.value) | (isnan(v) & ~isnan(best.value));

@@ -30,7 +30,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         raise ArgumentError(f"--seconds {arguments.seconds}; help: how long to measure, as --seconds 2")
     model = load(arguments.package, arguments.model, arguments.threads, arguments.isa)
     loaded = time.perf_counter()
-    args, kwargs = by_structure(model, make_inputs(model, arguments, default_random=True))
+    inputs = make_inputs(model, arguments, default_random=True)
+    args, kwargs = by_structure(model, inputs)
     before = time.perf_counter()
     model(*args, **kwargs)
     first = time.perf_counter() - before
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     samples.sort()
     value = {
         "model": model.name,
+        "inputs": ", ".join(f"{i.name} {'x'.join(map(str, a.shape)) or 'scalar'}" for i, a in zip(model.inputs, inputs, strict=True)),
         "isa": model.isa,
         "threads": model.num_threads,
         "load_s": loaded - start,

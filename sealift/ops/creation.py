@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sealift.ir.dim import Dim, dim
+from sealift.ir.dim import Dim, dim, divide_exact
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Expr, Index
 from sealift.ir.loop.prim import Combine, Prim
@@ -112,9 +112,13 @@ def arange(b: Builder, start: Number | Dim, end: Number | Dim, step: Number | Di
         first, last, every = (n.value if isinstance(n, Dim) else n for n in (start, end, step))
         count = dim(max(math.ceil((last - first) / every), 0))
     else:
-        every_int = as_int(_as_dim(numbers[2]), "the step of arange")
-        distance = _as_dim(numbers[1]) - _as_dim(numbers[0])
-        count = (distance + (every_int - 1)) // every_int if every_int > 0 else (-distance + (-every_int - 1)) // -every_int
+        every_dim, distance = _as_dim(numbers[2]), _as_dim(numbers[1]) - _as_dim(numbers[0])
+        if every_dim.upper < 0:
+            every_dim, distance = -every_dim, -distance
+        if every_dim.lower <= 0:
+            refuse(f"the step {every_dim} of arange may be 0 or negative, depending on sizes")
+        whole = divide_exact(distance, every_dim)  # the rows of a matrix: arange(0, rows * columns, columns)
+        count = (distance + (every_dim - 1)) // every_dim if whole is None else whole
     wide = DType.F64 if result.is_float else DType.I64
     origin, stride = b.scalar(numbers[0], wide), b.scalar(numbers[2], wide)
 

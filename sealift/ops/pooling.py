@@ -176,7 +176,7 @@ def _maximum_position(b: Builder, w: Window) -> Tensor:
         reached = [Bound(a, dim(0), w.start(k, i[w.lead + k]) + ((w.kernel[k] - 1) * w.dilation[k] + 1)) for k, a in enumerate(at)]
         return S(read_inside(w.t, [*i[: w.lead], *at], other, [*bounds, *reached])).cast(compute)
 
-    winner = b.reduce(ArgCombine.ARGMAX, w.shape, [dim(k) for k in w.kernel], term)
+    winner = b.reduce(ArgCombine.ARGMAX_LAST_NAN, w.shape, [dim(k) for k in w.kernel], term)
 
     def element(i: tuple[Dim, ...]) -> S:
         left = S(winner.at(i))
@@ -229,7 +229,9 @@ for _n in (1, 2, 3):
 def adaptive_max_pool(b: Builder, self: Tensor, output_size: Sequence[Size]) -> tuple[Tensor, Tensor]:
     """The maximum of each bin, and its row-major position in the input."""
     bins = Bins(self, output_size)
-    winner = b.reduce(ArgCombine.ARGMAX, bins.shape, bins.longest, lambda i, r: S(bins.read(i, r, lowest(self.dtype))).cast(self.dtype.compute))
+    winner = b.reduce(
+        ArgCombine.ARGMAX_LAST_NAN, bins.shape, bins.longest, lambda i, r: S(bins.read(i, r, lowest(self.dtype))).cast(self.dtype.compute)
+    )
 
     def position(i: tuple[Dim, ...]) -> S:
         left, flat, stride = S(winner.at(i)), S(Index(dim(0))), dim(1)

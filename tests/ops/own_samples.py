@@ -336,10 +336,6 @@ DEVIATIONS: Mapping[str, Mapping[str, str]] = {  # hostile variants, and sizes a
     },
     "aten.group_norm.default": {"size 1": "the same", "ones": "the same"},
     "aten._native_batch_norm_legit.no_stats": {"size 1": "the same", "ones": "the same"},
-    "aten.max_pool1d_with_indices.default": {"values": "of several NaN in a window ours is the first, eager's the last"},
-    "aten.max_pool2d_with_indices.default": {"values": "the same"},
-    "aten.max_pool3d_with_indices.default": {"values": "the same"},
-    "aten.adaptive_max_pool3d.default": {"values": "the same"},
     "aten._grouped_mm.default": {
         "size 0": "without a group there is no matrix to read, and the run fails; eager's answer is zeros",
         "size 1": "rows behind the last group are 0; eager leaves them unset",

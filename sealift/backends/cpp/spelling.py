@@ -136,11 +136,11 @@ typedef typeid typename uint8_t union unsigned using virtual void volatile wchar
 
 # What generated code calls by its name beside the primitives (kernels/loops, kernels/simd, the kernel families), and its own locals.
 _VOCABULARY = _words("""
-All AllOf arena arg ArgMax ArgMin attention attention_f32 attention_f32_scratch_bytes AttentionF32 bags Bags begin begin_record Best c_tile
-challenge check_divisor check_index check_position conv conv_f32 conv_f32_scratch_bytes ConvF32 dispatch each_lane embedding_bags end end_record
-failed first fold_lanes for_lanes frame gather gather_where gemm gemm_f32 gemm_f32_scratch_bytes GemmF32 given has_failed holds inputs iota lane0
-lanes layer ldc load load_strided m0 m1 made main Mask mask_each_lane memcpy n0 n1 outputs record recurrent_f32 RecurrentF32 room row run
-scan_lanes scratch_at sealift_frame second set_strides size_floor_div size_max size_min size_mod sizes Some sort_rows sort_rows_scratch_bytes
+All AllOf arena arg ArgMax ArgMaxLastNan ArgMin attention attention_f32 attention_f32_scratch_bytes AttentionF32 bags Bags begin begin_record Best
+c_tile challenge check_divisor check_index check_position conv conv_f32 conv_f32_scratch_bytes ConvF32 dispatch each_lane embedding_bags end
+end_record failed first fold_lanes for_lanes frame gather gather_where gemm gemm_f32 gemm_f32_scratch_bytes GemmF32 given has_failed holds inputs
+iota lane0 lanes layer ldc load load_strided m0 m1 made main Mask mask_each_lane memcpy n0 n1 outputs record recurrent_f32 RecurrentF32 room row
+run scan_lanes scratch_at sealift_frame second set_strides size_floor_div size_max size_min size_mod sizes Some sort_rows sort_rows_scratch_bytes
 splat splat_load store store_one store_strided Task task token Vec worker
 """)
 

@@ -282,7 +282,7 @@ class _StageEmitter:
     def _arg_reduce(self) -> None:
         stage, nest = self.stage, self.nest
         assert isinstance(stage, Reduce)
-        combine = "ArgMax" if stage.combine is ArgCombine.ARGMAX else "ArgMin"
+        combine = {ArgCombine.ARGMAX: "ArgMax", ArgCombine.ARGMAX_LAST_NAN: "ArgMaxLastNan", ArgCombine.ARGMIN: "ArgMin"}[stage.combine]  # type: ignore[index]
         lane = "uint8_t" if stage.value.dtype is DType.BOOL else LANE[stage.value.dtype]
         best = self.context.fresh()
         outer = [(a, "serial") for a in nest.serial] + ([(nest.vector, "vector")] if nest.vector is not None else [])

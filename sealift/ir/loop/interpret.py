@@ -646,14 +646,23 @@ def _run_reduce(stage: Reduce, env: dict[str, Array], sizes: Mapping[str, int]) 
         value = value.reshape(*value.shape[:kept], math.prod(value.shape[kept:]))
         box = tuple(slice(lo, hi) for lo, hi in ranges[:kept])
         if isinstance(stage.combine, ArgCombine):
-            pick = np.argmin if stage.combine is ArgCombine.ARGMIN else np.argmax
-            out[box] = pick(value, axis=-1) if value.shape[-1] else 0
+            out[box] = _position(stage.combine, value) if value.shape[-1] else 0
             continue
         dtype = stage.value.dtype
         accumulator = _accumulator(stage.combine, dtype)
         identity = identity_of(stage.combine, dtype).astype(accumulator)[()]
         total = _COMBINE[stage.combine].reduce(value.astype(accumulator, copy=False), axis=-1, initial=identity)
         out[box] = _narrow(np.asarray(total), stage.out.dtype if stage.out.dtype.is_float else dtype)
+
+
+def _position(combine: ArgCombine, value: Array) -> Array:
+    if combine is ArgCombine.ARGMIN:
+        return np.argmin(value, axis=-1)
+    first = np.argmax(value, axis=-1)
+    if combine is ArgCombine.ARGMAX or value.dtype.kind != "f":
+        return first
+    nan = np.isnan(value)
+    return np.where(nan.any(axis=-1), value.shape[-1] - 1 - np.argmax(nan[..., ::-1], axis=-1), first)
 
 
 def _run_scan(stage: Scan, env: dict[str, Array], sizes: Mapping[str, int]) -> None:

@@ -99,10 +99,12 @@ class Combine(Enum):
 
 
 class ArgCombine(Enum):
-    """A reduction whose result is the position of the winner: the first of equals, NaN before all."""
+    """A reduction whose result is the position of the winner: the first of equals, NaN before all; of several NaN the first, or the last
+    as max pooling has it."""
 
     ARGMIN = "argmin"
     ARGMAX = "argmax"
+    ARGMAX_LAST_NAN = "argmax_last_nan"
 
     def __str__(self) -> str:
         return self.value
