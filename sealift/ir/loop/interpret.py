@@ -656,10 +656,8 @@ def _run_reduce(stage: Reduce, env: dict[str, Array], sizes: Mapping[str, int]) 
 
 
 def _position(combine: ArgCombine, value: Array) -> Array:
-    if combine is ArgCombine.ARGMIN:
-        return np.argmin(value, axis=-1)
-    first = np.argmax(value, axis=-1)
-    if combine is ArgCombine.ARGMAX or value.dtype.kind != "f":
+    first = np.asarray(np.argmin(value, axis=-1) if combine is ArgCombine.ARGMIN else np.argmax(value, axis=-1))
+    if combine is not ArgCombine.ARGMAX_LAST_NAN or value.dtype.kind != "f":
         return first
     nan = np.isnan(value)
     return np.where(nan.any(axis=-1), value.shape[-1] - 1 - np.argmax(nan[..., ::-1], axis=-1), first)
