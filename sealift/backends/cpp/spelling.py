@@ -12,7 +12,7 @@ import numpy as np
 from sealift.ir.dim import Apply, Dim, Sym
 from sealift.ir.dtype import DType
 from sealift.ir.loop.expr import Const
-from sealift.ir.loop.prim import Combine, Prim
+from sealift.ir.loop.prim import ArgCombine, Combine, Prim
 
 PRIMS: Mapping[Prim, str] = {
     Prim.ADD: "{0} + {1}",
@@ -60,6 +60,11 @@ COMBINES: Mapping[Combine, str] = {
     Combine.MAX: "Max",
     Combine.ANY: "Any",
     Combine.ALL: "AllOf",
+}
+ARG_COMBINES: Mapping[ArgCombine, str] = {
+    ArgCombine.ARGMIN: "ArgMin",
+    ArgCombine.ARGMAX: "ArgMax",
+    ArgCombine.ARGMAX_LAST_NAN: "ArgMaxLastNan",
 }
 
 # How an element lies in memory, and the lane type it is computed in.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sealift.backends.cpp.spelling import COMBINES, LANE, literal, size_text, spell
+from sealift.backends.cpp.spelling import ARG_COMBINES, COMBINES, LANE, literal, size_text, spell
 from sealift.diag.errors import InternalError
 from sealift.ir.dim import ONE, Dim, Sym, dim, product
 from sealift.ir.dtype import DType
@@ -282,7 +282,7 @@ class _StageEmitter:
     def _arg_reduce(self) -> None:
         stage, nest = self.stage, self.nest
         assert isinstance(stage, Reduce)
-        combine = {ArgCombine.ARGMAX: "ArgMax", ArgCombine.ARGMAX_LAST_NAN: "ArgMaxLastNan", ArgCombine.ARGMIN: "ArgMin"}[stage.combine]  # type: ignore[index]
+        combine = ARG_COMBINES[stage.combine]  # type: ignore[index]
         lane = "uint8_t" if stage.value.dtype is DType.BOOL else LANE[stage.value.dtype]
         best = self.context.fresh()
         outer = [(a, "serial") for a in nest.serial] + ([(nest.vector, "vector")] if nest.vector is not None else [])
