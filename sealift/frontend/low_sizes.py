@@ -37,8 +37,7 @@ def deviating_low_sizes(program: Program, sizes: Sizes) -> Iterator[LowSize]:
     agreeing: set[Any] = set()
 
     def shapes_at(point: Mapping[str, int]) -> _Shapes:
-        values = {str(sizes.symbols[name]): min(size, _bounds(sizes, name)[1]) for name, size in point.items()}
-        return _Shapes(sizes, values, agreeing)
+        return _Shapes(sizes, {str(sizes.symbols[name]): size for name, size in point.items()}, agreeing)
 
     def at(point: Mapping[str, int]) -> _Deviation | None:
         with contextlib.suppress(UnsupportedSize), recurrent_shapes(), warnings.catch_warnings(), torch.no_grad():

@@ -464,18 +464,6 @@ def test_sizes_at_which_an_operator_deviates_from_export_stay_out(taken: Any, le
         assert run(result, x)[0].shape == Model()(x).shape
 
 
-@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_bags_of_a_matrix_take_any_number_of_rows_and_columns(mode: str) -> None:
-    """torch writes the rows' offsets as arange(0, rows * columns, columns)."""
-    bags = nn.EmbeddingBag(20, 6, mode=mode)
-    dynamic = {"input": {0: Dim("rows", min=1, max=9), 1: Dim("columns", min=1, max=9)}}
-    result = imported(bags, (torch.zeros(4, 5, dtype=torch.int64),), dynamic)
-    assert ranges(result) == [("rows", 1, 9), ("columns", 1, 9)]  # the shape rule of the meta device, another than the CPU's, excludes nothing
-    for shape in ((1, 1), (4, 5), (9, 1), (2, 9)):
-        x = torch.randint(0, 20, shape)
-        torch.testing.assert_close(run(result, x)[0], bags(x))
-
-
 def test_a_size_that_no_operator_takes_is_refused() -> None:
     class Model(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -196,3 +196,17 @@ def test_contexts_have_states_of_their_own_reset_and_cloned(stateful: tuple[Any,
     for x, results in zip(inputs, wanted, strict=True):
         assert_same(first(x), results)
     assert_same(other(inputs[1]), wanted[1])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_a_matrix_take_any_number_of_rows_and_columns(mode: str, tmp_path: Path) -> None:
+    """torch writes the rows' offsets as arange(0, rows * columns, columns). The shape rule of the meta device, another than the CPU's here,
+    leaves no size out."""
+    bags = torch.nn.EmbeddingBag(20, 6, mode=mode)
+    dynamic = {"input": {0: torch.export.Dim("rows", min=1, max=9), 1: torch.export.Dim("columns", min=1, max=9)}}
+    ep = torch.export.export(bags, (torch.zeros(4, 5, dtype=torch.int64),), dynamic_shapes=dynamic)
+    model = sealift.load(sealift.compile(ep, tmp_path / "bags.pt2"))
+    assert [(d.min, d.max) for d in model.inputs[0].shape] == [(1, 9), (1, 9)]
+    for shape in ((1, 1), (4, 5), (9, 1), (2, 9)):
+        x = torch.randint(0, 20, shape)
+        torch.testing.assert_close(model(x), bags(x))
