@@ -42,7 +42,7 @@ def deviating_low_sizes(program: Program, sizes: Sizes) -> Iterator[LowSize]:
     def at(point: Mapping[str, int]) -> _Deviation | None:
         with contextlib.suppress(UnsupportedSize), recurrent_shapes(), warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            traced = shapes_at({name: max(lo, TRACED_LEAST + 1) for name, lo in least.items()})
+            traced = shapes_at({name: max(lo, TRACED_LEAST) for name, lo in least.items()})
             return shapes_at(point).first_deviation(program.graph_module, traced)
         return None  # a size that is none of ours is refused where it is met
 
