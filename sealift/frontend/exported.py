@@ -221,30 +221,15 @@ class _Importer:
                 elif name:
                     _LOG.warning("%s: squeeze() would drop dimension %s at size 1, so %s starts at 2; %s", user_loc(node), d, name, _HELP_SQUEEZE)
 
-    def exclude_empty_reductions(self) -> None:
-        """The largest of no numbers does not exist: eager raises, and a kernel would read a place that is not there."""
-        for node in calls(self.ep):
-            if not target_name(node).startswith(EXTREMES) or not isinstance(node.args[0], fx.Node):
-                continue
-            shape = getattr(_first(node).meta.get("val"), "shape", ())
-            chosen = _dim_argument(node)
-            dims = (chosen,) if isinstance(chosen, int) else chosen if isinstance(chosen, (list, tuple)) and chosen else range(len(shape))
-            for d in dims:
-                if not shape or not isinstance(shape[d], torch.SymInt):  # type: ignore[index]
-                    continue
-                with suppress(UnsupportedSize):  # a size that depends on data, which is refused where it is made
-                    name = self.sizes.keep_at_least(1, shape[d])  # type: ignore[index]
-                    if name:
-                        _LOG.warning("%s: %s of nothing is an error, so size 0 of %s is left out", user_loc(node), target_name(node), name)
-
-    def exclude_empty_gathers(self) -> None:
-        """Nothing can be taken from a dimension without positions: eager raises, and a kernel would read a place that is not there."""
+    def exclude_empty_dimensions(self) -> None:
+        """The largest of no numbers does not exist, and nothing can be taken from a dimension without positions: eager raises, and a kernel would
+        read a place that is not there."""
         for node in calls(self.ep):
             shape = getattr(_first(node).meta.get("val"), "shape", ()) if node.args and isinstance(node.args[0], fx.Node) else ()
-            for d in _gathered(node, len(shape)):
+            for d in _needed_dimensions(node, len(shape)):
                 if not isinstance(shape[d], torch.SymInt):
                     continue
-                with suppress(UnsupportedSize):
+                with suppress(UnsupportedSize):  # a size that depends on data, which is refused where it is made
                     name = self.sizes.keep_at_least(1, shape[d])
                     if name:
                         _LOG.warning("%s: %s of nothing is an error, so size 0 of %s is left out", user_loc(node), target_name(node), name)
@@ -267,8 +252,7 @@ class _Importer:
         tensors = {n: placeholders[s.arg.name].meta["val"] for n, s in zip(names, specs, strict=True) if isinstance(s.arg, gs.TensorArgument)}
         self.sizes = collect_sizes(self.original, tensors)
         self.exclude_squeezed_ones()
-        self.exclude_empty_reductions()
-        self.exclude_empty_gathers()
+        self.exclude_empty_dimensions()
         if not unmet_guards(self.original, self.sizes):
             self.exclude_deviating_low_sizes()
         entries: list[InputEntry] = []
@@ -644,8 +628,11 @@ _HELP_SIZE = "declare the dimensions it comes from so that it is a sum, product,
 _HELP_NUMBER = "sealift computes sizes in integers: divide on tensors (x / x.shape[0] instead of x * (1.0 / x.shape[0])), or export that size fixed"
 
 
-def _gathered(node: fx.Node, rank: int) -> Sequence[int]:
-    """The dimensions of a node's first tensor from which it takes positions by indices or by interpolation."""
+def _needed_dimensions(node: fx.Node, rank: int) -> Sequence[int]:
+    """The dimensions of a node's first tensor of which it needs a position: for an extreme, an index or an interpolation."""
+    if rank > 0 and target_name(node).startswith(EXTREMES):
+        dims = _dim_argument(node)
+        return (dims,) if isinstance(dims, int) else dims if isinstance(dims, (list, tuple)) and dims else range(rank)
     name = target_name(node)
     if name.startswith(RESAMPLES):
         return range(2, rank)
